@@ -32,7 +32,7 @@ impl Drop for AskedModel<'_> {
 }
 
 impl TaskBudget {
-    /// The budget of a task that begins.
+    /// Makes the budget of a task that begins.
     pub(crate) fn new(settings: &AgentSettings) -> Self {
         Self {
             max_turns: settings.max_turns,
@@ -43,8 +43,8 @@ impl TaskBudget {
         }
     }
 
-    /// Reserves an answer of a model. `None`: with the answers that other agents wait for, there
-    /// would be more than the limit.
+    /// Reserves an answer of a model. Returns `None` if there would be more answers than the limit,
+    /// with the answers that other agents wait for.
     pub(crate) fn ask(&self) -> Option<AskedModel<'_>> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = self.asked.load(Ordering::Relaxed);
@@ -60,13 +60,13 @@ impl TaskBudget {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).add(usage, prices);
     }
 
-    /// The part of the tokens that is used, from 0 to 1. 0 without a limit.
+    /// Returns the part of the tokens that is used, from 0 to 1. Without a limit, the part is 0.
     pub(crate) fn used(&self) -> f64 {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner).tokens();
         if self.max_tokens == 0 { 0.0 } else { taken as f64 / self.max_tokens as f64 }
     }
 
-    /// The reason why no model is asked any more.
+    /// Returns the message that the model has answered as often as the limit allows.
     pub(crate) fn all_turns(&self) -> String {
         format!(
             "the model has answered {} times, the limit: `max_turns` in [agent]",
@@ -74,20 +74,23 @@ impl TaskBudget {
         )
     }
 
-    /// The limit that is reached.
+    /// Returns a message about the limit that is reached, or `None` if no limit is reached.
     pub(crate) fn reached(&self) -> Option<String> {
         let taken = *self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.turns >= self.max_turns {
             return Some(self.all_turns());
         }
-        let (what, key) = if self.max_tokens > 0 && taken.tokens() >= self.max_tokens {
-            (format!("the task has used {} tokens", taken.tokens()), "max_tokens")
-        } else if self.max_cost > 0.0 && taken.cost >= self.max_cost {
-            (format!("the task has cost {:.4}", taken.cost), "max_cost")
-        } else {
-            return None;
-        };
-        Some(format!("{what}, the limit: `{key}` in [agent]"))
+        if self.max_tokens > 0 && taken.tokens() >= self.max_tokens {
+            let tokens = taken.tokens();
+            return Some(format!(
+                "the task has used {tokens} tokens, the limit: `max_tokens` in [agent]"
+            ));
+        }
+        if self.max_cost > 0.0 && taken.cost >= self.max_cost {
+            let cost = taken.cost;
+            return Some(format!("the task has cost {cost:.4}, the limit: `max_cost` in [agent]"));
+        }
+        None
     }
 }
 
@@ -101,16 +104,17 @@ pub(crate) struct TaskClock {
 }
 
 impl TaskClock {
-    /// The clock of a task that begins now. `waited`: how long a person has been asked so far.
+    /// Starts the clock of a task. `waited`: the time for which a person has been asked so far.
     pub(crate) fn start(max: Duration, waited: Duration) -> Self {
         Self { began: Instant::now(), max, waited }
     }
 
-    /// The time that is left. `None`: the time is over. `waited`: how long a person has been asked
-    /// so far.
+    /// Returns the time that is left, or `None` if the time is over. `waited`: the time for which a
+    /// person has been asked so far.
     pub(crate) fn left(&self, waited: Duration) -> Option<Duration> {
-        let waited = waited.saturating_sub(self.waited);
-        let used = self.began.elapsed().saturating_sub(waited);
-        self.max.checked_sub(used).filter(|left| !left.is_zero())
+        let waited_in_task = waited.saturating_sub(self.waited);
+        let used = self.began.elapsed().saturating_sub(waited_in_task);
+        let left = self.max.saturating_sub(used);
+        if left.is_zero() { None } else { Some(left) }
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct WantedCall {
     pub(crate) name: String,
     /// The arguments, or what is wrong with them.
     pub(crate) arguments: Result<Value, ArgumentsError>,
-    /// Whether it needs approval if it acts: nobody knows whether the model meant it.
+    /// Whether the call needs approval if it acts, because the model may not have meant it.
     pub(crate) is_doubtful: bool,
 }
 
@@ -54,23 +54,27 @@ pub(crate) enum ArgumentsError {
 }
 
 impl WantedCall {
-    /// The call that is meant, if this one is of `call_tool`: everything that looks at calls sees
-    /// the tool in it.
-    fn unwrapped(self) -> Self {
-        let inner = match &self.arguments {
-            Ok(arguments) if self.name == CALL_TOOL => unwrapped(arguments),
-            _ => return self,
-        };
-        match inner {
-            Ok((name, arguments)) => Self { name, arguments: Ok(arguments), ..self },
-            Err(error) => Self { arguments: Err(error.into()), ..self },
+    /// Replaces a call of `call_tool` with the call in it. All later checks see the inner tool.
+    fn unwrapped(mut self) -> Self {
+        if self.name != CALL_TOOL {
+            return self;
         }
+        let Ok(outer) = &self.arguments else { return self };
+        match unwrapped(outer) {
+            Ok((name, arguments)) => {
+                self.name = name;
+                self.arguments = Ok(arguments);
+            }
+            Err(error) => self.arguments = Err(error.into()),
+        }
+        self
     }
 }
 
-/// How calls are found in texts.
+/// The rules and the state of finding calls in texts.
 pub(crate) struct TextForms {
-    /// `None`: texts have no calls, since the model makes them by the provider's own means.
+    /// The tools that may be called in texts. Texts have no calls if the model makes them by the
+    /// provider's own means.
     pub(crate) offered: Option<OfferedTools>,
     pub(crate) is_lenient: bool,
     pub(crate) is_local: bool,
@@ -98,33 +102,38 @@ impl TextForms {
         }
     }
 
-    /// Offers the tools that may be called in texts: all or none.
+    /// Offers the tools that may be called in texts.
     pub(crate) fn offer(&mut self, settings: &AgentSettings, tools: &[Arc<Definition>]) {
         self.is_lenient = settings.lenient_text;
         self.is_local = settings.is_local;
-        self.offered = (!tools.is_empty()).then(|| {
-            let offered = OfferedTools::new(tools.iter().map(|tool| &**tool));
-            // A model with calls of its own shows commands in blocks, and means no call.
-            if settings.native_tools { offered.marked_only() } else { offered }
-        });
+        if tools.is_empty() {
+            self.offered = None;
+            return;
+        }
+        let offered = OfferedTools::new(tools.iter().map(|tool| &**tool));
+        // A model with native calls shows commands in blocks, and means no call.
+        self.offered = Some(if settings.native_tools { offered.marked_only() } else { offered });
     }
 
-    /// The calls of an answer. `number`: the number of the answer's entry, for the IDs of calls in
-    /// texts.
+    /// Finds the calls of an answer. `number`: the number of the answer's entry, for the IDs of
+    /// calls in texts.
     pub(crate) fn wanted(&mut self, answer: &ModelAnswer, number: usize) -> Wanted {
         let native = answer.calls().map(|call| WantedCall {
             id: call.id.clone(),
             name: call.name.clone(),
-            arguments: arguments(&call.arguments),
+            arguments: parse_arguments(&call.arguments),
             is_doubtful: false,
         });
         let calls: Vec<WantedCall> = native.map(WantedCall::unwrapped).collect();
-        self.used_native |= !calls.is_empty();
+        if !calls.is_empty() {
+            self.used_native = true;
+        }
         let text = answer.text();
         let offered = match &self.offered {
             Some(offered) if calls.is_empty() => offered,
             _ => return Wanted { text, calls, hint: None, notice: None },
         };
+
         let options = FindOptions {
             is_lenient: self.is_lenient,
             is_loopback: self.is_local,
@@ -132,18 +141,21 @@ impl TextForms {
             earlier: Some(&self.earlier),
         };
         let found = find(&text, offered, &options);
-        self.lenient_helps |=
-            matches!(found.hint, Some(FormHint::Json { lenient_helps: true, .. }));
+        if let Some(FormHint::Json { lenient_helps: true, .. }) = found.hint {
+            self.lenient_helps = true;
+        }
         let mut hints: Vec<String> =
             found.rejected.iter().map(|rejected| rejected.why.clone()).collect();
         hints.extend(found.hint.iter().map(FormHint::for_model));
-        let calls = found.calls.into_iter().enumerate();
+
+        let mut text_calls = Vec::new();
+        for (index, call) in found.calls.into_iter().enumerate() {
+            text_calls.push(self.wanted_in_text(format!("{TEXT_CALL}{number}-{index}"), call));
+        }
         Wanted {
             text: found.text_without_calls,
-            calls: calls
-                .map(|(at, call)| self.wanted_in_text(format!("{TEXT_CALL}{number}-{at}"), call))
-                .collect(),
-            hint: (!hints.is_empty()).then(|| hints.join("\n")),
+            calls: text_calls,
+            hint: if hints.is_empty() { None } else { Some(hints.join("\n")) },
             notice: found.hint.as_ref().and_then(FormHint::for_person),
         }
     }
@@ -159,33 +171,33 @@ impl TextForms {
             return wanted;
         }
         let mut inner = wanted.unwrapped();
-        if let Ok(arguments) = &inner.arguments {
-            inner.is_doubtful |= is_echo(&self.earlier, &inner.name, arguments);
+        if let Ok(arguments) = &inner.arguments
+            && is_echo(&self.earlier, &inner.name, arguments)
+        {
+            inner.is_doubtful = true;
         }
         inner
     }
 }
 
-/// Whether an earlier text has a call that the model didn't write as text itself.
+/// Checks whether an earlier text has a call that the model didn't write as text itself.
 pub(crate) fn is_echo(earlier: &EarlierTexts, name: &str, arguments: &Value) -> bool {
-    earlier.have(
-        &TextCall {
-            name: name.to_owned(),
-            arguments: arguments.clone(),
-            form: CallForm::Json,
-            is_offered: true,
-            is_echo: false,
-        },
-        None,
-    )
+    let call = TextCall {
+        name: name.to_owned(),
+        arguments: arguments.clone(),
+        form: CallForm::Json,
+        is_offered: true,
+        is_echo: false,
+    };
+    earlier.have(&call, None)
 }
 
 /// The prefix of the IDs of calls in texts.
 const TEXT_CALL: &str = "text-";
 
-/// The arguments of a native call. No text and `null` mean none, and some models encode the object
-/// twice.
-fn arguments(text: &str) -> Result<Value, ArgumentsError> {
+/// Parses the arguments of a native call. An empty text and `null` stand for no arguments, and some
+/// models encode the object twice.
+fn parse_arguments(text: &str) -> Result<Value, ArgumentsError> {
     if text.trim().is_empty() {
         return Ok(json!({}));
     }
@@ -200,15 +212,15 @@ fn arguments(text: &str) -> Result<Value, ArgumentsError> {
     }
 }
 
-/// The result of a call that can't be made as it is.
+/// Returns the result of a call that can't be made.
 pub(crate) fn invalid(error: impl std::error::Error) -> String {
     format!(
         "[tool_error]\ncategory: invalid_parameters\nerror: {error}\nsuggestion: Send the whole call again.\nretryable: false\n"
     )
 }
 
-/// The tools as the provider gets them: in the order of the catalogue, in the same bytes each time.
-/// `has_more`: more tools can be found.
+/// Returns the tools as the provider gets them: in the order of the catalogue, in the same bytes
+/// each time. `has_more`: whether `find_tools` can find other tools.
 pub(crate) fn offered(
     settings: &AgentSettings,
     tools: &[Arc<Definition>],
@@ -223,13 +235,19 @@ pub(crate) fn offered(
         description: "Summarises the older part of this conversation, to make room. Call it when much of that part no longer matters.".to_owned(),
         schema: RawJson::from_value(&json!({ "type": "object", "properties": {}, "additionalProperties": false })),
     };
-    let for_more: &[&Arc<Definition>] = if has_more { &[&FIND, &CALL] } else { &[] };
-    let others = for_more.iter().filter_map(|tool| model_tool(tool, augmenter));
-    let tools = tools.iter().filter_map(|tool| model_tool(tool, augmenter));
-    tools.chain([compress]).chain(others).collect()
+
+    let mut model_tools: Vec<ModelTool> =
+        tools.iter().filter_map(|tool| model_tool(tool, augmenter)).collect();
+    model_tools.push(compress);
+    if has_more {
+        model_tools.extend(model_tool(&FIND, augmenter));
+        model_tools.extend(model_tool(&CALL, augmenter));
+    }
+    model_tools
 }
 
-/// A tool as the provider gets it. `None`: no provider accepts the names of its arguments.
+/// Returns a tool as the provider gets it, or `None` if no provider accepts the names of its
+/// arguments.
 fn model_tool(tool: &Definition, augmenter: Option<Augmenter>) -> Option<ModelTool> {
     let schema = match for_providers(&tool.input_schema) {
         Ok(schema) => schema,
@@ -246,7 +264,7 @@ fn model_tool(tool: &Definition, augmenter: Option<Augmenter>) -> Option<ModelTo
     })
 }
 
-/// The system text, with the tools if the model calls them in its text.
+/// Returns the system text, with the tools if the model calls them in its text.
 pub(crate) fn system_text(settings: &AgentSettings, forms: &TextForms) -> String {
     match &forms.offered {
         Some(offered) if !settings.native_tools => {
@@ -256,9 +274,9 @@ pub(crate) fn system_text(settings: &AgentSettings, forms: &TextForms) -> String
     }
 }
 
-/// The conversation as the provider gets it: results of calls in texts are texts too.
+/// Returns the conversation as the provider gets it. Results of calls in texts become texts.
 pub(crate) fn messages(conversation: &Conversation) -> Vec<TurnMessage> {
-    // A server may choose any ID for its calls, also one of those in texts.
+    // The ID of a call doesn't show this, because a server may choose any ID for native calls.
     let mut is_native = false;
     let mut messages: Vec<TurnMessage> = Vec::new();
     for message in conversation.messages() {

@@ -77,9 +77,9 @@ pub(crate) struct Choice {
     pub(crate) notices: Vec<String>,
 }
 
-/// Chooses tools for a task if that is set, or if all of them take too much of the context.
+/// Chooses tools for a task if the filter is enabled, or if all tools take too much of the context.
 pub(crate) async fn choose(
-    live: &AgentEnvironment,
+    environment: &AgentEnvironment,
     offered: &[OfferedTool],
     task: &str,
     settings: &AgentSettings,
@@ -91,10 +91,10 @@ pub(crate) async fn choose(
         return Choice::default();
     }
     let mut notices = Vec::new();
-    let embedder = live.models.embedder.as_ref();
+    let embedder = environment.models.embedder.as_ref();
     let (index, vector) = with_vectors(embedder, index(offered), offered, task, &mut notices).await;
-    let room = room.saturating_sub(tokens_of(&FIND) + tokens_of(&CALL));
-    let selection = select(&index, task, vector.as_deref(), &rules(filter, room));
+    let room_for_others = room.saturating_sub(tokens_of(&FIND) + tokens_of(&CALL));
+    let selection = select(&index, task, vector.as_deref(), &rules(filter, room_for_others));
     if selection.excluded.is_empty() {
         return Choice { tools: None, notices };
     }
@@ -110,7 +110,8 @@ pub(crate) async fn choose(
     Choice { tools: Some(selection.included), notices }
 }
 
-/// The lines of `/status` about the filter. Empty: the filter is off, and all tools are offered.
+/// Returns the lines of `/status` about the filter. There are no lines if the filter is off and all
+/// tools are offered.
 pub(crate) fn status(settings: &AgentSettings, chosen: Option<&[IncludedTool]>) -> Vec<String> {
     let filter = &settings.tool_filter;
     let mut lines = Vec::new();
@@ -122,13 +123,14 @@ pub(crate) fn status(settings: &AgentSettings, chosen: Option<&[IncludedTool]>) 
             filter.always_on.join(", "),
         ));
     }
-    for (name, reason) in chosen.into_iter().flatten().map(|it| (&it.name, it.reason)) {
-        lines.push(format!("  {name}: {}", reason.as_str()));
+    for tool in chosen.unwrap_or_default() {
+        lines.push(format!("  {}: {}", tool.name, tool.reason.as_str()));
     }
     lines
 }
 
-/// The filter's choice for a task, as if the filter were enabled, and the notices for the person.
+/// Returns the filter's choice for a task, as if the filter were enabled, and the notices for the
+/// person.
 pub(crate) async fn choose_enabled(
     embedder: Option<&Embedder>,
     offered: &[OfferedTool],
@@ -143,12 +145,12 @@ pub(crate) async fn choose_enabled(
     (select(&index, task, vector.as_deref(), &rules), notices)
 }
 
-/// Tokens that the tools may take.
+/// Returns the most tokens that the tools may take.
 fn room(filter: &ToolFilter, context_tokens: u64) -> u64 {
     context_tokens.saturating_mul(filter.budget_percent.get()) / 100
 }
 
-/// How many tools are chosen.
+/// Returns the rules of a choice within `room` tokens.
 fn rules(filter: &ToolFilter, room: u64) -> SelectionRules {
     SelectionRules {
         top_k: if filter.enabled { to_usize(filter.top_k.get()) } else { 0 },
@@ -167,8 +169,8 @@ fn index(offered: &[OfferedTool]) -> ToolIndex {
     index.with_boosts(offered.iter().map(|tool| tool.boost))
 }
 
-/// The index with the vectors of its tools, and the vector of a text. Without a model for that, or
-/// if it fails, words alone count.
+/// Adds the vectors of the tools to an index, and returns the vector of a text. Without a model
+/// that makes vectors, or if the model fails, tools are chosen by words alone.
 async fn with_vectors(
     embedder: Option<&Embedder>,
     index: ToolIndex,
@@ -190,12 +192,13 @@ async fn with_vectors(
     }
 }
 
-/// The tools that were chosen, as they are now. One that isn't offered any more is missing.
+/// Returns the chosen tools among all tools that are offered now.
 pub(crate) fn keep_chosen(
-    all: Vec<Arc<Definition>>,
+    mut tools: Vec<Arc<Definition>>,
     chosen: &[IncludedTool],
 ) -> Vec<Arc<Definition>> {
-    all.into_iter().filter(|tool| chosen.iter().any(|it| it.name == tool.name)).collect()
+    tools.retain(|tool| chosen.iter().any(|included| included.name == tool.name));
+    tools
 }
 
 /// The obstacle to finding tools, for the model.
@@ -207,10 +210,10 @@ pub(crate) enum FindError {
     Host(#[from] HostError),
 }
 
-/// Answers a call of `find_tools`. `own`: the tools that the model has. The second text is for the
-/// person.
+/// Answers a call of `find_tools`, and returns notices for the person. `own`: the tools that the
+/// model has.
 pub(crate) async fn find(
-    live: &AgentEnvironment,
+    environment: &AgentEnvironment,
     own: &[Arc<Definition>],
     is_native: bool,
     arguments: &Value,
@@ -221,39 +224,44 @@ pub(crate) async fn find(
         return (Err(FindError::NoQuery), notices);
     }
     let query = cut(query, MAX_QUERY);
-    let offered = match live.offered() {
+    let offered = match environment.offered() {
         Ok(offered) => offered,
         Err(error) => return (Err(error.into()), notices),
     };
+
+    let embedder = environment.models.embedder.as_ref();
     let (index, vector) =
-        with_vectors(live.models.embedder.as_ref(), index(&offered), &offered, query, &mut notices)
-            .await;
-    let ranked = index.ranked(query, vector.as_deref()).into_iter();
-    let (known, found): (Vec<&Definition>, Vec<&Definition>) = ranked
-        .map(|at| &*offered[at].definition)
-        .take(4 * MAX_FOUND)
-        .partition(|tool| own.iter().any(|it| it.name == tool.name));
+        with_vectors(embedder, index(&offered), &offered, query, &mut notices).await;
+    let ranked = index.ranked(query, vector.as_deref());
+    let best = ranked.into_iter().take(4 * MAX_FOUND).map(|at| &*offered[at].definition);
+    let (known, others): (Vec<&Definition>, Vec<&Definition>) =
+        best.partition(|tool| own.iter().any(|known| known.name == tool.name));
+    (Ok(found_text(&known, &others, is_native)), notices)
+}
+
+/// Describes the tools that were found. `known`: the tools that the model has.
+fn found_text(known: &[&Definition], others: &[&Definition], is_native: bool) -> String {
     let mut text = String::new();
-    if found.is_empty() {
+    if others.is_empty() {
         text.push_str("No other tool fits. Try other words, or do it with the tools of your list.");
     } else if is_native {
         text.push_str("Call one of these with `call_tool`, with its whole name and its arguments.");
     } else {
-        // No word here marks a call, so that the next call doesn't repeat this text.
+        // No word here marks a call. Otherwise the next call would be an echo of this text.
         text.push_str("Call one of these like the tools of your list.");
     }
-    for tool in found.into_iter().take(MAX_FOUND) {
-        let described = describe(tool);
-        if text.len() + described.len() > MAX_BYTES {
+    for tool in others.iter().take(MAX_FOUND) {
+        let description = describe(tool);
+        if text.len() + description.len() > MAX_BYTES {
             break;
         }
-        text.push_str(&described);
+        text.push_str(&description);
     }
-    let known: Vec<&str> = known.iter().take(MAX_FOUND).map(|tool| &*tool.name).collect();
-    if !known.is_empty() {
-        let _ = write!(text, "\n\nOf your list, these fit best: {}.", known.join(", "));
+    let names: Vec<&str> = known.iter().take(MAX_FOUND).map(|tool| &*tool.name).collect();
+    if !names.is_empty() {
+        let _ = write!(text, "\n\nOf your list, these fit best: {}.", names.join(", "));
     }
-    (Ok(text), notices)
+    text
 }
 
 fn describe(tool: &Definition) -> String {
@@ -285,7 +293,7 @@ pub(crate) enum WrappedCallError {
     NotAnObject,
 }
 
-/// The tool and the arguments of a call of `call_tool`, or what is wrong with it.
+/// Returns the name and the arguments of the call in a call of `call_tool`.
 pub(crate) fn unwrapped(arguments: &Value) -> Result<(String, Value), WrappedCallError> {
     let name = arguments.get("name").and_then(Value::as_str).unwrap_or_default();
     if name.is_empty() {

@@ -18,12 +18,12 @@ pub(crate) struct Conversation {
     summary: Option<(usize, String)>,
     /// The last task with the number of its entry. It stays word for word behind a summary.
     task: Option<(usize, Vec<Part>)>,
-    messages: Vec<Said>,
+    messages: Vec<ContextMessage>,
 }
 
 /// A message, with the numbers of the entries that it is made of.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct ContextMessage {
     pub(crate) entries: Vec<usize>,
     pub(crate) message: TurnMessage,
     /// The state of each result.
@@ -35,23 +35,23 @@ pub(crate) struct Said {
 pub(crate) struct ResultState {
     /// Whether the result was left out already.
     pub(crate) is_pruned: bool,
-    /// Where the part that was cut off can be read.
+    /// The place where the part that was cut off can be read.
     pub(crate) rest: Option<toolhold_core::Remainder>,
 }
 
-impl Said {
+impl ContextMessage {
     fn new(entry: usize, message: TurnMessage) -> Self {
         Self { entries: vec![entry], message, results: Vec::new() }
     }
 
-    /// The number of the last entry.
+    /// Returns the number of the last entry.
     pub(crate) fn last_entry(&self) -> usize {
         self.entries.last().copied().unwrap_or_default()
     }
 }
 
 impl Conversation {
-    /// The conversation of a session that was read from disk.
+    /// Makes the conversation of a session that was read from disk.
     pub(crate) fn from_recorded(recorded: &Recorded) -> Self {
         let mut conversation = Self::default();
         if let Some(task) = &recorded.task {
@@ -71,11 +71,13 @@ impl Conversation {
         match entry {
             SessionEntry::Task(task) => {
                 self.task = Some((number, task.parts.clone()));
-                self.say(number, task.parts.clone());
+                self.add_user_parts(number, task.parts.clone());
             }
-            SessionEntry::Note(text) => self.say(number, vec![Part::Text(text.clone())]),
+            SessionEntry::Note(text) => {
+                self.add_user_parts(number, vec![Part::Text(text.clone())]);
+            }
             SessionEntry::Answer(answer) => {
-                self.messages.push(Said::new(number, TurnMessage::Model(answer.clone())));
+                self.messages.push(ContextMessage::new(number, TurnMessage::Model(answer.clone())));
             }
             SessionEntry::Result(result) => self.add_result(number, result),
             SessionEntry::Pruned(pruned) => self.prune(pruned),
@@ -89,41 +91,45 @@ impl Conversation {
         }
     }
 
-    fn say(&mut self, number: usize, parts: Vec<Part>) {
-        // Models take turns, so what follows a message of the person belongs to it.
-        if let Some(Said { entries, message: TurnMessage::User(known), .. }) =
+    fn add_user_parts(&mut self, number: usize, parts: Vec<Part>) {
+        // Models take turns, so consecutive messages of the person are one message.
+        if let Some(ContextMessage { entries, message: TurnMessage::User(known), .. }) =
             self.messages.last_mut()
         {
             entries.push(number);
             known.extend(parts);
         } else {
-            self.messages.push(Said::new(number, TurnMessage::User(parts)));
+            self.messages.push(ContextMessage::new(number, TurnMessage::User(parts)));
         }
     }
 
     fn add_result(&mut self, number: usize, recorded: &RecordedResult) {
         let result = recorded.result.clone();
         let state = ResultState { is_pruned: false, rest: recorded.rest.clone() };
-        if let Some(Said { entries, message: TurnMessage::Results(results), results: states }) =
-            self.messages.last_mut()
+        if let Some(ContextMessage {
+            entries,
+            message: TurnMessage::Results(results),
+            results: states,
+        }) = self.messages.last_mut()
         {
             entries.push(number);
             results.push(result);
             states.push(state);
         } else {
-            let mut said = Said::new(number, TurnMessage::Results(vec![result]));
-            said.results.push(state);
-            self.messages.push(said);
+            let mut message = ContextMessage::new(number, TurnMessage::Results(vec![result]));
+            message.results.push(state);
+            self.messages.push(message);
         }
     }
 
-    fn prune(&mut self, pruned: &[Replacement]) {
-        for said in &mut self.messages {
-            let TurnMessage::Results(results) = &mut said.message else { continue };
-            let each = said.entries.iter().zip(results).zip(&mut said.results);
-            for ((entry, result), state) in each {
-                if let Some(found) = pruned.iter().find(|one| one.entry == *entry) {
-                    *result = found.result.clone();
+    fn prune(&mut self, replacements: &[Replacement]) {
+        for message in &mut self.messages {
+            let TurnMessage::Results(results) = &mut message.message else { continue };
+            let states = message.entries.iter().zip(results).zip(&mut message.results);
+            for ((entry, result), state) in states {
+                let replacement = replacements.iter().find(|new| new.entry == *entry);
+                if let Some(replacement) = replacement {
+                    *result = replacement.result.clone();
                     state.is_pruned = true;
                 }
             }
@@ -131,11 +137,11 @@ impl Conversation {
     }
 
     fn compress(&mut self, compressed: &Compressed) {
-        self.messages.retain(|said| said.last_entry() > compressed.through);
+        self.messages.retain(|message| message.last_entry() > compressed.through);
         self.summary = Some((compressed.through, compressed.summary.clone()));
     }
 
-    /// The earlier summaries with a new one behind them.
+    /// Returns the earlier summaries with a new summary behind them.
     pub(crate) fn summaries_with(&self, new: String) -> String {
         match &self.summary {
             Some((_, earlier)) => format!("{earlier}\n\n{new}"),
@@ -143,8 +149,8 @@ impl Conversation {
         }
     }
 
-    /// The message in place of the left-out messages: the summaries, and the last task if it is
-    /// left out too. `None`: nothing is left out.
+    /// Returns the message in place of the left-out messages: the summaries, and the last task if
+    /// it is left out too. Returns `None` if nothing is left out.
     pub(crate) fn head(&self) -> Option<TurnMessage> {
         let (through, summary) = self.summary.as_ref()?;
         let mut parts = vec![Part::Text(format!("{SUMMARY}{summary}"))];
@@ -157,30 +163,30 @@ impl Conversation {
         Some(TurnMessage::User(parts))
     }
 
-    /// The messages.
+    /// Returns all messages, the head included.
     pub(crate) fn messages(&self) -> Vec<TurnMessage> {
-        self.head()
-            .into_iter()
-            .chain(self.messages.iter().map(|said| said.message.clone()))
-            .collect()
+        let behind_head = self.messages.iter().map(|message| message.message.clone());
+        self.head().into_iter().chain(behind_head).collect()
     }
 
-    /// The messages behind the head, with all that is known of them.
-    pub(crate) fn said(&self) -> &[Said] {
+    /// Returns the messages behind the head, with their entries.
+    pub(crate) fn context_messages(&self) -> &[ContextMessage] {
         &self.messages
     }
 
-    /// The last answer with the number of its entry and the calls whose results are there, if
-    /// nothing else follows it.
+    /// Returns the number of the last answer's entry, the answer, and the IDs of the calls whose
+    /// results follow it. Returns `None` if anything else follows the answer.
     pub(crate) fn last_answer(&self) -> Option<(usize, ModelAnswer, Vec<String>)> {
-        let (said, results): (&Said, &[CallResult]) = match &self.messages[..] {
-            [.., said, Said { message: TurnMessage::Results(results), .. }] => (said, results),
-            [.., said] => (said, &[]),
-            [] => return None,
+        let (last, before) = self.messages.split_last()?;
+        let (message, results): (&ContextMessage, &[CallResult]) = match &last.message {
+            TurnMessage::Results(results) if let Some(message) = before.last() => {
+                (message, results)
+            }
+            _ => (last, &[]),
         };
-        let TurnMessage::Model(answer) = &said.message else { return None };
-        let known = results.iter().map(|result| result.call.clone()).collect();
-        Some((said.last_entry(), answer.clone(), known))
+        let TurnMessage::Model(answer) = &message.message else { return None };
+        let answered_calls = results.iter().map(|result| result.call.clone()).collect();
+        Some((message.last_entry(), answer.clone(), answered_calls))
     }
 }
 

@@ -37,7 +37,7 @@ const BY_CALL: &str = "Otherwise call the tool once, with the corrected argument
 /// The form of the answer of any other model.
 const BY_TEXT: &str = "Otherwise answer with the corrected arguments alone, as one JSON object.";
 
-/// The request for corrected arguments. `None`: they are too long.
+/// Makes the request for corrected arguments. Returns `None` if the arguments are too long.
 pub(crate) fn correction_turn(
     corrector: &CorrectorSettings,
     tool: &Definition,
@@ -48,20 +48,20 @@ pub(crate) fn correction_turn(
     if arguments.len() > MAX_ARGUMENTS {
         return None;
     }
+    let Definition { name, description, input_schema, .. } = tool;
     let error = cut(error, MAX_ERROR);
-    let text = format!("TOOL: {}\n\nARGUMENTS:\n{arguments}\n\nERROR:\n{error}", tool.name);
-    let (form, tools, text) = if corrector.native_tools {
-        let tool = ModelTool {
-            name: tool.name.clone(),
-            description: tool.description.clone(),
-            schema: RawJson::from_value(&tool.input_schema),
-        };
-        (BY_CALL, vec![tool], text)
+    let mut text = format!("TOOL: {name}\n\nARGUMENTS:\n{arguments}\n\nERROR:\n{error}");
+    let mut tools = Vec::new();
+    if corrector.native_tools {
+        tools.push(ModelTool {
+            name: name.clone(),
+            description: description.clone(),
+            schema: RawJson::from_value(input_schema),
+        });
     } else {
-        let Definition { description, input_schema, .. } = tool;
-        let tool = format!("DESCRIPTION:\n{description}\n\nSCHEMA:\n{input_schema}");
-        (BY_TEXT, Vec::new(), format!("{text}\n\n{tool}"))
-    };
+        text += &format!("\n\nDESCRIPTION:\n{description}\n\nSCHEMA:\n{input_schema}");
+    }
+    let form = if corrector.native_tools { BY_CALL } else { BY_TEXT };
     Some(Turn {
         model: corrector.model.clone(),
         system: format!("{INSTRUCTIONS}{form}"),
@@ -95,8 +95,8 @@ pub(crate) enum CorrectionError {
     NoArguments(String),
 }
 
-/// The corrected arguments in an answer: those of its one call of the same tool, or the JSON object
-/// that is its whole text.
+/// Returns the corrected arguments in an answer: the arguments of its one call of the same tool, or
+/// the JSON object that is its whole text.
 ///
 /// # Errors
 ///
@@ -111,33 +111,33 @@ pub(crate) fn corrected(
     }
     let calls: Vec<_> = answer.calls().collect();
     let text = answer.text();
-    let written = match calls[..] {
+    let json = match calls[..] {
         [] => without_block(&text),
         [call] if call.name == tool => call.arguments.as_str(),
         [_] => return Err(CorrectionError::OtherTool),
         _ => return Err(CorrectionError::Calls(calls.len())),
     };
-    if written.len() > 2 * MAX_ARGUMENTS {
-        return Err(CorrectionError::TooLarge(written.len()));
+    if json.len() > 2 * MAX_ARGUMENTS {
+        return Err(CorrectionError::TooLarge(json.len()));
     }
-    match serde_json::from_str(written) {
+    match serde_json::from_str(json) {
         Ok(value @ Value::Object(_)) if value == *arguments => Err(CorrectionError::Same),
         Ok(value @ Value::Object(_)) => Ok(value),
         _ => {
-            let said = neutral_line(cut(text.trim(), MAX_SHOWN / 4));
-            Err(CorrectionError::NoArguments(said))
+            let shown = neutral_line(cut(text.trim(), MAX_SHOWN / 4));
+            Err(CorrectionError::NoArguments(shown))
         }
     }
 }
 
-/// The content of a text that is one code block.
+/// Returns the content of a text that is one code block, or the text if it is none.
 fn without_block(text: &str) -> &str {
     let text = text.trim();
     let content = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));
     content.and_then(|content| content.strip_suffix("```")).unwrap_or(text)
 }
 
-/// Arguments on one line, bounded.
+/// Returns the arguments on one line of bounded length.
 pub(crate) fn shown(arguments: &Value) -> String {
     let arguments = arguments.to_string();
     let shown = cut(&arguments, MAX_SHOWN);
@@ -145,7 +145,7 @@ pub(crate) fn shown(arguments: &Value) -> String {
     format!("{}{more}", neutral_line(shown))
 }
 
-/// The note for the model, with the result of a corrected call.
+/// Returns the note for the model, with the result of a corrected call.
 pub(crate) fn note(by: &str, arguments: &Value, error: &str) -> String {
     let error = neutral_line(cut(error, MAX_ERROR));
     let arguments = shown(arguments);

@@ -24,7 +24,7 @@ use crate::desk::{DelegateRegistry, ParentAgent};
 use crate::ending::{EndKind, Spent, TaskEnd};
 use crate::environment::{AgentEnvironment, AllowedCalls, AskedModels};
 use crate::events::{RunEvent, RunEvents};
-use crate::record::{Began, Delegated, SessionEntry, SessionStore};
+use crate::record::{Began, Delegated, SessionEntry, SessionFile, SessionStore};
 use crate::settings::AgentSettings;
 use crate::start::AgentStart;
 use crate::waiting::MeasuringApprover;
@@ -65,7 +65,7 @@ struct Shared {
     directory: PathBuf,
     front_end: &'static str,
     host: OnceLock<Weak<Host>>,
-    desk: Arc<DelegateRegistry>,
+    registry: Arc<DelegateRegistry>,
 }
 
 #[derive(Deserialize)]
@@ -92,7 +92,7 @@ const fn read() -> Access {
 }
 
 impl Delegates {
-    /// The tool of a front end. `None`: `max_depth` in `[agent.delegate]` is 0.
+    /// Makes the tool of a front end. Returns `None` if `max_depth` in `[agent.delegate]` is 0.
     pub fn new(
         config: &Config,
         folders: &Folders,
@@ -108,7 +108,7 @@ impl Delegates {
             directory: directory.into(),
             front_end,
             host: OnceLock::new(),
-            desk: Arc::new(DelegateRegistry::new(config.values.agent.delegate.at_once.get())),
+            registry: Arc::new(DelegateRegistry::new(config.values.agent.delegate.at_once.get())),
         };
         Some(Arc::new(Self { tool: Arc::new(definition()), shared: Arc::new(shared) }))
     }
@@ -120,7 +120,7 @@ impl Delegates {
 
     /// Lets an agent delegate work. The tokens and costs of that work count as the agent's.
     pub fn join(&self, agent: &mut Agent) {
-        agent.enable_delegation(Arc::clone(&self.shared.desk));
+        agent.enable_delegation(Arc::clone(&self.shared.registry));
     }
 }
 
@@ -191,27 +191,19 @@ impl ToolSource for Delegates {
 
 impl Shared {
     async fn delegate(&self, call: &Call) -> Outcome {
-        let host = self
-            .host
-            .get()
-            .and_then(Weak::upgrade)
-            .ok_or_else(|| failed("this front end starts no agents"))?;
-        let outer =
-            host.outer_call(&call.id).ok_or_else(|| failed("the call isn't running any more"))?;
-        let arguments = Arguments::deserialize(&*call.arguments)
-            .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
-        if arguments.task.len() > MAX_TASK {
-            let len = arguments.task.len();
-            let message = format!("task is {len} bytes; the limit is {MAX_TASK}");
-            return Err(Failure::new(Category::InvalidParameters, message)
-                .with_suggestion("Put the text into a file, and name that."));
-        }
-        let delegator = match self.desk.find(&call.session, outer.caller.as_deref()) {
+        let Some(host) = self.host.get().and_then(Weak::upgrade) else {
+            return Err(failed("this front end starts no agents"));
+        };
+        let Some(outer) = host.outer_call(&call.id) else {
+            return Err(failed("the call isn't running any more"));
+        };
+        let arguments = parse_arguments(call)?;
+        let delegator = match self.registry.find(&call.session, outer.caller.as_deref()) {
             Some(delegator) => delegator,
             None => Arc::new(self.client(Arc::clone(&host), &outer).await.map_err(unable)?),
         };
         let settings = &self.config.values.agent.delegate;
-        let depth = delegator.outside.depth + 1;
+        let depth = delegator.environment.depth + 1;
         if depth > settings.max_depth.get() {
             let most = settings.max_depth.get();
             return Err(failed(&format!(
@@ -221,6 +213,7 @@ impl Shared {
         }
         let place = call.cancel.run_until_cancelled(delegator.places.acquire()).await;
         let Some(Ok(_place)) = place else { return Err(cancelled()) };
+
         let may_hand_on = depth < settings.max_depth.get();
         let tools = chosen_tools(&host, &delegator, arguments.tools.as_deref(), may_hand_on)?;
         let read_only = outer.read_only || matches!(arguments.access, Access::Read);
@@ -229,6 +222,7 @@ impl Shared {
         let (mut agent, id) =
             self.agent(host, &outer, &delegator, depth, allowed, time).await.map_err(unable)?;
         self.join(&mut agent);
+
         let budget = Arc::clone(&delegator.budget);
         let mut watcher = Watcher { events: Arc::clone(&call.events), answer: String::new() };
         // The sub-agent's calls end with this call, also if nobody waits for this call any more.
@@ -241,29 +235,30 @@ impl Shared {
     }
 
     fn join(&self, agent: &mut Agent) {
-        agent.enable_delegation(Arc::clone(&self.desk));
+        agent.enable_delegation(Arc::clone(&self.registry));
     }
 
-    /// A client of the host as a parent agent, with the limits of one task.
+    /// Makes a parent agent for a client of the host, with the limits of one task.
     async fn client(&self, host: Arc<Host>, outer: &ParentCall) -> Result<ParentAgent, AgentError> {
         let start = self.start();
         let models = start.models(start.choose().await?).await?;
         let settings = start.settings(&models, start.system()).await;
-        let live = Arc::new(live(host, outer, models));
-        let tools = live.offered()?.iter().map(|tool| tool.definition.name.clone()).collect();
+        let environment = Arc::new(environment_within(host, outer, models));
+        let offered = environment.offered()?;
+        let tools = offered.iter().map(|tool| tool.definition.name.clone()).collect();
         let budget = Arc::new(TaskBudget::new(&settings));
-        let clock = TaskClock::start(settings.max_time, live.waited());
-        let places = self.desk.places_of_client(outer.session.name());
-        Ok(ParentAgent::new(live, settings, tools, budget, clock, places))
+        let clock = TaskClock::start(settings.max_time, environment.waited());
+        let places = self.registry.places_of_client(outer.session.name());
+        Ok(ParentAgent::new(environment, settings, tools, budget, clock, places))
     }
 
     fn start(&self) -> AgentStart<'_> {
-        let provider = &self.config.values.agent.delegate.provider;
+        let provider = self.config.values.agent.delegate.provider.as_str();
         AgentStart {
             config: &self.config,
             folders: &self.folders,
             directory: &self.directory,
-            model: Some(provider.as_str()).filter(|provider| !provider.is_empty()),
+            model: if provider.is_empty() { None } else { Some(provider) },
             session: None,
             phase: Phase::Executor,
             front_end: self.front_end,
@@ -273,7 +268,7 @@ impl Shared {
         }
     }
 
-    /// The other agent, and its session's ID.
+    /// Makes the other agent. Also returns its session's ID.
     async fn agent(
         &self,
         host: Arc<Host>,
@@ -283,15 +278,15 @@ impl Shared {
         allowed: AllowedCalls,
         time: Duration,
     ) -> Result<(Agent, String), AgentError> {
-        let given = &delegator.settings;
-        let system = match delegator.outside.depth {
-            0 => format!("{}\n\n{SYSTEM}", given.system),
+        let parent_settings = &delegator.settings;
+        let system = match delegator.environment.depth {
+            0 => format!("{}\n\n{SYSTEM}", parent_settings.system),
             // The system text of a sub-agent has the instructions already.
-            _ => given.system.clone(),
+            _ => parent_settings.system.clone(),
         };
-        let (models, settings) = if self.config.values.agent.delegate.provider.is_empty() {
-            let settings = AgentSettings { system, ..given.clone() };
-            (delegator.outside.models.clone(), settings)
+        let (models, mut settings) = if self.config.values.agent.delegate.provider.is_empty() {
+            let settings = AgentSettings { system, ..parent_settings.clone() };
+            (delegator.environment.models.clone(), settings)
         } else {
             let start = self.start();
             let chosen: ChosenModel = start.choose().await?;
@@ -300,13 +295,29 @@ impl Shared {
             let settings = start.settings(&models, system).await;
             (models, settings)
         };
-        let left = delegator.time_left().unwrap_or_default();
-        let settings = AgentSettings { max_time: time.min(left), ..settings };
+        settings.max_time = time.min(delegator.time_left().unwrap_or_default());
+
+        let (file, id) = self.create_session(outer).await?;
+        let mut environment = environment_within(host, outer, models);
+        environment.caller = Some(format!("{NAME} {id}"));
+        environment.depth = depth;
+        environment.allowed = Some(allowed);
+        let conversation = Conversation::default();
+        let agent =
+            Agent::new(settings, Arc::new(environment), file, conversation, Spent::default());
+        Ok((agent, id))
+    }
+
+    /// Creates the session of the other agent. Returns its file and its ID.
+    async fn create_session(
+        &self,
+        outer: &ParentCall,
+    ) -> Result<(SessionFile, String), AgentError> {
         let store = SessionStore::new(&self.folders);
         let limit = self.config.values.agent.session_mib.get() * 1024 * 1024;
-        let made = tokio::task::spawn_blocking(move || store.create(limit)).await;
+        let created = tokio::task::spawn_blocking(move || store.create(limit)).await;
         let (file, id) =
-            made.map_err(|error| toolhold_core::HostError::Engine(error.to_string()))??;
+            created.map_err(|error| toolhold_core::HostError::Engine(error.to_string()))??;
         let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let began = Began {
             version: 1,
@@ -316,20 +327,28 @@ impl Shared {
             within: Some(outer.session.name().to_string()),
         };
         file.append(&SessionEntry::Began(began)).await?;
-        let live = AgentEnvironment {
-            caller: Some(format!("{NAME} {id}")),
-            depth,
-            allowed: Some(allowed),
-            ..live(host, outer, models)
-        };
-        let agent =
-            Agent::new(settings, Arc::new(live), file, Conversation::default(), Spent::default());
-        Ok((agent, id))
+        Ok((file, id))
     }
 }
 
-/// The environment of an agent that works within a call.
-fn live(host: Arc<Host>, outer: &ParentCall, models: AskedModels) -> AgentEnvironment {
+fn parse_arguments(call: &Call) -> Result<Arguments, Failure> {
+    let arguments = Arguments::deserialize(&*call.arguments)
+        .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
+    let length = arguments.task.len();
+    if length > MAX_TASK {
+        let message = format!("task is {length} bytes; the limit is {MAX_TASK}");
+        return Err(Failure::new(Category::InvalidParameters, message)
+            .with_suggestion("Put the text into a file, and name that."));
+    }
+    Ok(arguments)
+}
+
+/// Makes the environment of an agent that works within a call.
+fn environment_within(
+    host: Arc<Host>,
+    outer: &ParentCall,
+    models: AskedModels,
+) -> AgentEnvironment {
     let approver = outer.approver.clone().unwrap_or_else(|| Arc::new(NobodyAsks));
     AgentEnvironment {
         host,
@@ -344,8 +363,8 @@ fn live(host: Arc<Host>, outer: &ParentCall, models: AskedModels) -> AgentEnviro
     }
 }
 
-/// The names of the tools that a sub-agent may call: its agent's tools, or the ones of them that
-/// the call names.
+/// Returns the names of the tools that a sub-agent may call: all tools of its agent, or the tools
+/// among them that the call names.
 fn chosen_tools(
     host: &Host,
     delegator: &ParentAgent,
@@ -356,13 +375,16 @@ fn chosen_tools(
     if let Some(wanted) = wanted {
         let mut chosen = BTreeSet::new();
         for name in wanted {
-            let full = host.tool(name).map(|tool| tool.name.clone());
-            let Some(full) = full.filter(|full| tools.contains(full)) else {
-                let message = format!("`{}` isn't one of your tools", cut(name, 64));
-                return Err(Failure::new(Category::InvalidParameters, message)
-                    .with_suggestion("Name tools of your own, or leave `tools` out."));
-            };
-            chosen.insert(full);
+            match host.tool(name) {
+                Some(tool) if tools.contains(&tool.name) => {
+                    chosen.insert(tool.name.clone());
+                }
+                _ => {
+                    let message = format!("`{}` isn't one of your tools", cut(name, 64));
+                    return Err(Failure::new(Category::InvalidParameters, message)
+                        .with_suggestion("Name tools of your own, or leave `tools` out."));
+                }
+            }
         }
         tools = chosen;
     }
@@ -372,7 +394,7 @@ fn chosen_tools(
     Ok(tools)
 }
 
-/// The answer to the parent agent.
+/// Returns the answer to the parent agent.
 fn answer(ending: &TaskEnd, text: String) -> Outcome {
     let (code, what) = match ending.kind {
         EndKind::Done => return Ok(Output::text(text)),
@@ -402,12 +424,12 @@ fn cancelled() -> Failure {
     Failure::new(Category::Cancelled, "the call was cancelled")
 }
 
-/// The failure if no agent could start.
+/// Returns the failure of a call whose agent couldn't start.
 fn unable(error: AgentError) -> Failure {
     failed(&format!("the other agent can't start: {error}"))
 }
 
-/// Keeps the last text of an agent, and passes on what it does.
+/// Keeps the last text of an agent, and reports its calls and notices as progress.
 struct Watcher {
     events: Arc<dyn Events>,
     answer: String,

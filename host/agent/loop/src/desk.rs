@@ -13,7 +13,7 @@ use crate::settings::AgentSettings;
 
 /// An agent that works on a task, as its sub-agents see it.
 pub(crate) struct ParentAgent {
-    pub(crate) outside: Arc<AgentEnvironment>,
+    pub(crate) environment: Arc<AgentEnvironment>,
     pub(crate) settings: AgentSettings,
     /// The names of the tools that it may call.
     pub(crate) tools: BTreeSet<String>,
@@ -27,19 +27,19 @@ pub(crate) struct ParentAgent {
 
 impl ParentAgent {
     pub(crate) fn new(
-        outside: Arc<AgentEnvironment>,
+        environment: Arc<AgentEnvironment>,
         settings: AgentSettings,
         tools: BTreeSet<String>,
         budget: Arc<TaskBudget>,
         clock: TaskClock,
         places: Arc<Semaphore>,
     ) -> Self {
-        Self { outside, settings, tools, budget, clock, places, finished: Mutex::default() }
+        Self { environment, settings, tools, budget, clock, places, finished: Mutex::default() }
     }
 
-    /// The time that is left for the task. `None`: the time is over.
+    /// Returns the time that is left for the task, or `None` if the time is over.
     pub(crate) fn time_left(&self) -> Option<Duration> {
-        self.clock.left(self.outside.waited())
+        self.clock.left(self.environment.waited())
     }
 
     /// Adds the work that a sub-agent has done.
@@ -60,14 +60,14 @@ type Key = (String, Option<String>);
 pub(crate) struct DelegateRegistry {
     /// The number of sub-agents that may work for one agent at the same time.
     at_once: usize,
-    /// The places of clients of the host, which are no agents at this desk, by their session.
+    /// The places of clients of the host, which are no agents in this registry, by their session.
     clients: Mutex<HashMap<String, Weak<Semaphore>>>,
     known: Mutex<HashMap<Key, Arc<ParentAgent>>>,
 }
 
-/// An agent at the desk, until it is dropped.
-pub(crate) struct DeskEntry {
-    desk: Arc<DelegateRegistry>,
+/// The entry of an agent, which is removed when it is dropped.
+pub(crate) struct RegistryEntry {
+    registry: Arc<DelegateRegistry>,
     key: Key,
 }
 
@@ -77,41 +77,41 @@ impl DelegateRegistry {
         Self { at_once, clients: Mutex::default(), known: Mutex::default() }
     }
 
-    /// The places for an agent's sub-agents.
+    /// Makes the places for an agent's sub-agents.
     pub(crate) fn places(&self) -> Arc<Semaphore> {
         Arc::new(Semaphore::new(self.at_once))
     }
 
-    /// The places of a client: the same for all its calls that run.
+    /// Returns the places of a client. All its calls that run share them.
     pub(crate) fn places_of_client(&self, session: &str) -> Arc<Semaphore> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|_, places| places.strong_count() > 0);
-        let known = clients.get(session).and_then(Weak::upgrade);
-        known.unwrap_or_else(|| {
-            let places = self.places();
-            clients.insert(session.to_owned(), Arc::downgrade(&places));
-            places
-        })
+        if let Some(places) = clients.get(session).and_then(Weak::upgrade) {
+            return places;
+        }
+        let places = self.places();
+        clients.insert(session.to_owned(), Arc::downgrade(&places));
+        places
     }
 
     /// Registers an agent that begins a task.
-    pub(crate) fn enter(self: &Arc<Self>, delegator: &Arc<ParentAgent>) -> DeskEntry {
-        let AgentEnvironment { session, caller, .. } = &*delegator.outside;
+    pub(crate) fn register(self: &Arc<Self>, delegator: &Arc<ParentAgent>) -> RegistryEntry {
+        let AgentEnvironment { session, caller, .. } = &*delegator.environment;
         let key = (session.name().to_string(), caller.clone());
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(key.clone(), Arc::clone(delegator));
-        DeskEntry { desk: Arc::clone(self), key }
+        RegistryEntry { registry: Arc::clone(self), key }
     }
 
-    /// The agent of a call.
+    /// Finds the agent of a call.
     pub(crate) fn find(&self, session: &str, caller: Option<&str>) -> Option<Arc<ParentAgent>> {
         let key = (session.to_owned(), caller.map(str::to_owned));
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 }
 
-impl Drop for DeskEntry {
+impl Drop for RegistryEntry {
     fn drop(&mut self) {
-        self.desk.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        self.registry.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
     }
 }

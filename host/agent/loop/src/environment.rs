@@ -28,7 +28,7 @@ const MAX_IMAGE: usize = 5 * 1024 * 1024;
 /// The code of a failure because there is no such path.
 const NOT_FOUND: &str = "not-found";
 
-/// Files that are offered.
+/// Most files that are offered.
 pub const MAX_FOUND: usize = 50;
 
 /// The tool that reads what was cut.
@@ -109,8 +109,8 @@ pub(crate) struct AnsweredCall {
     pub(crate) result: RecordedResult,
     /// Whether the tool says that there is no such path.
     pub(crate) is_missing: bool,
-    /// The reason why the arguments don't match the tool's schema. In this case no gate was asked,
-    /// and nothing ran.
+    /// The reason why the arguments don't match the tool's schema. In this case nothing was decided
+    /// on the call, and nothing ran.
     pub(crate) unfit: Option<String>,
     /// `None`: the result is whole, or what `read_overflow` reads.
     pub(crate) cut: Option<CutResult>,
@@ -141,37 +141,39 @@ pub(crate) enum AskError {
 }
 
 impl AgentEnvironment {
-    /// The tools that the agent may call now, in a stable order.
+    /// Returns the tools that the agent may call now, in a stable order.
     pub(crate) fn offered(&self) -> Result<Vec<OfferedTool>, HostError> {
         let mut tools = self.host.tools_for(&self.session)?;
         if let Some(allowed) = &self.allowed {
             tools.retain(|OfferedTool { definition: tool, .. }| {
-                let reads = tool.annotations.read_only || tool.reads_with_some();
-                allowed.tools.contains(&tool.name) && (reads || !allowed.read_only)
+                let can_read = tool.annotations.read_only || tool.reads_with_some();
+                let is_access_allowed = can_read || !allowed.read_only;
+                allowed.tools.contains(&tool.name) && is_access_allowed
             });
         }
         Ok(tools)
     }
 
-    /// The failure of a call that an agent may not make for another agent.
+    /// Returns the failure of a call that the agent may not make for another agent. Returns `None`
+    /// if the agent may make the call, or if there is no such tool.
     fn refusal(&self, call: &ReadyCall) -> Option<Failure> {
         let allowed = self.allowed.as_ref()?;
-        let name = self.host.tool(&call.name).map(|tool| tool.name.clone());
-        let why = match name {
-            Some(name) if !allowed.tools.contains(&name) => "isn't one of your tools",
-            Some(_) if allowed.read_only && !self.reads(&call.name, &call.arguments) => {
-                "acts, and you were started with `access` \"read\""
-            }
-            _ => return None,
+        let tool = self.host.tool(&call.name)?;
+        let why = if !allowed.tools.contains(&tool.name) {
+            "isn't one of your tools"
+        } else if allowed.read_only && !self.reads(&call.name, &call.arguments) {
+            "acts, and you were started with `access` \"read\""
+        } else {
+            return None;
         };
         let failure = Failure::new(Category::PolicyBlocked, format!("`{}` {why}", call.name));
         Some(failure.with_suggestion("Say in your answer what remains to be done."))
     }
 
-    /// Whether a call only reads.
+    /// Checks whether a call only reads.
     pub(crate) fn reads(&self, name: &str, arguments: &Value) -> bool {
-        let tool = self.host.tool(name);
-        tool.is_some_and(|tool| tool.annotations.read_only || tool.reads_with(arguments))
+        let Some(tool) = self.host.tool(name) else { return false };
+        tool.annotations.read_only || tool.reads_with(arguments)
     }
 
     /// Asks the model.
@@ -181,7 +183,7 @@ impl AgentEnvironment {
         on_event: &mut (dyn FnMut(ModelEvent) + Send),
         cancel: &CancellationToken,
     ) -> Result<ModelAnswer, AskError> {
-        answered(self.models.model.ask(turn, on_event, cancel).await)
+        self.models.model.ask(turn, on_event, cancel).await.map_err(ask_error)
     }
 
     /// Asks the model that summarises.
@@ -191,97 +193,109 @@ impl AgentEnvironment {
         cancel: &CancellationToken,
     ) -> Result<ModelAnswer, AskError> {
         let model = self.models.summariser.as_ref().unwrap_or(&self.models.model);
-        answered(model.ask(turn, &mut |_| {}, cancel).await)
+        model.ask(turn, &mut |_| {}, cancel).await.map_err(ask_error)
     }
 
-    /// Asks the model that corrects arguments. `None`: there is none.
+    /// Asks the model that corrects arguments. Returns `None` if there is no such model.
     pub(crate) async fn ask_corrector(
         &self,
         turn: &Turn,
         cancel: &CancellationToken,
     ) -> Option<Result<ModelAnswer, AskError>> {
-        Some(answered(self.models.corrector.as_ref()?.ask(turn, &mut |_| {}, cancel).await))
+        let corrector = self.models.corrector.as_ref()?;
+        Some(corrector.ask(turn, &mut |_| {}, cancel).await.map_err(ask_error))
     }
 
-    /// Makes calls, all at once. `told` gets the events while they run.
+    /// Makes calls, all at once. `live_events` gets the events while they run.
     pub(crate) async fn call_all(
         self: &Arc<Self>,
         calls: &[ReadyCall],
-        told: &Arc<LiveEvents>,
+        live_events: &Arc<LiveEvents>,
         cancel: &CancellationToken,
     ) -> Vec<AnsweredCall> {
-        let mut running = Vec::new();
+        let mut tasks = Vec::new();
         for call in calls {
-            let live = Arc::clone(self);
+            let environment = Arc::clone(self);
             let call = call.clone();
             let cancel = cancel.clone();
-            let told = Arc::clone(told);
-            running.push(tokio::spawn(async move { live.call(&call, told, &cancel).await }));
+            let live_events = Arc::clone(live_events);
+            tasks.push(tokio::spawn(
+                async move { environment.call(&call, live_events, &cancel).await },
+            ));
         }
+
         let mut results = Vec::new();
-        for (call, running) in calls.iter().zip(running) {
-            results.push(running.await.unwrap_or_else(|error| {
+        for (call, task) in calls.iter().zip(tasks) {
+            results.push(task.await.unwrap_or_else(|error| {
                 let text = format!("the call failed: {error}");
-                let category = Some(Category::PermanentFailure);
-                let result = RecordedResult::new(call, vec![Part::Text(text)], category);
-                AnsweredCall { result, is_missing: false, unfit: None, cut: None }
+                AnsweredCall::without_tool(call, text, Category::PermanentFailure)
             }));
         }
         results
     }
 
-    /// How long a person has been asked so far.
+    /// Returns the time for which a person has been asked so far.
     pub(crate) fn waited(&self) -> Duration {
         self.approver.waited()
     }
 }
 
-fn answered(answer: Result<ModelAnswer, ModelError>) -> Result<ModelAnswer, AskError> {
-    answer.map_err(|error| match error.kind {
+fn ask_error(error: ModelError) -> AskError {
+    match error.kind {
         ModelErrorKind::Cancelled => AskError::Cancelled,
         ModelErrorKind::Context => AskError::ContextFull(error),
         _ => AskError::Failed(error),
-    })
+    }
+}
+
+impl AnsweredCall {
+    /// Makes the result of a call without an answer of its tool.
+    fn without_tool(call: &ReadyCall, text: String, category: Category) -> Self {
+        let result = RecordedResult::new(call, vec![Part::Text(text)], Some(category));
+        Self { result, is_missing: false, unfit: None, cut: None }
+    }
 }
 
 impl AgentEnvironment {
     async fn call(
         self: &Arc<Self>,
         call: &ReadyCall,
-        told: Arc<LiveEvents>,
+        live_events: Arc<LiveEvents>,
         cancel: &CancellationToken,
     ) -> AnsweredCall {
         if let Some(failure) = self.refusal(call) {
-            let content = vec![Part::Text(failure.feedback())];
-            let result = RecordedResult::new(call, content, Some(failure.category));
-            return AnsweredCall { result, is_missing: false, unfit: None, cut: None };
+            return AnsweredCall::without_tool(call, failure.feedback(), failure.category);
         }
-        let live = Arc::clone(self);
-        let hide = Box::new(move |text: &str| live.without_keys(text));
-        let shown = Arc::new(CallEvents::new(&call.id, told, hide));
-        let approver = AnnouncingApprover::new(Arc::clone(&self.approver), Arc::clone(&shown));
+        let environment = Arc::clone(self);
+        let hide = Box::new(move |text: &str| environment.without_keys(text));
+        let call_events = Arc::new(CallEvents::new(&call.id, live_events, hide));
+        let approver =
+            AnnouncingApprover::new(Arc::clone(&self.approver), Arc::clone(&call_events));
         let request = Request {
             session: Some(self.session.clone()),
             caller: self.caller.clone(),
             phase: self.phase,
             trust: self.trust,
             approver: Some(Arc::new(approver)),
-            events: shown,
+            events: call_events,
             cancel: cancel.child_token(),
             doubtful: call.is_doubtful,
             ..Request::new(&call.name, call.arguments.clone())
         };
         let answer = self.host.call(request).await;
-        let failure = answer.outcome.as_ref().err();
-        let is_missing = failure.is_some_and(|it| it.code.as_deref() == Some(NOT_FOUND));
-        let is_valid = answer.steps.iter().any(|step| step.name == "validate");
-        let unfit = failure
-            .filter(|it| {
-                matches!(it.category, Category::InvalidParameters | Category::TypeMismatch)
-                    && !is_valid
-            })
-            .map(|failure| self.without_keys(&failure.message));
-        let cut = self.cut(&answer);
+        let mut is_missing = false;
+        let mut unfit = None;
+        if let Err(failure) = &answer.outcome {
+            is_missing = failure.code.as_deref() == Some(NOT_FOUND);
+            let is_about_arguments =
+                matches!(failure.category, Category::InvalidParameters | Category::TypeMismatch);
+            let is_valid = answer.steps.iter().any(|step| step.name == "validate");
+            if is_about_arguments && !is_valid {
+                unfit = Some(self.without_keys(&failure.message));
+            }
+        }
+
+        let cut = self.cut_result(&answer);
         let mut result = recorded(call, answer);
         for part in &mut result.result.content {
             if let Part::Text(text) = part {
@@ -291,30 +305,32 @@ impl AgentEnvironment {
         AnsweredCall { result, is_missing, unfit, cut }
     }
 
-    fn cut(&self, answer: &Answer) -> Option<CutResult> {
+    fn cut_result(&self, answer: &Answer) -> Option<CutResult> {
         let rest = answer.rest.as_ref()?;
-        let tool = answer.tool.clone().filter(|tool| tool != READ_OVERFLOW)?;
+        let tool = answer.tool.clone()?;
+        if tool == READ_OVERFLOW {
+            return None;
+        }
         let others = answer.notices.iter().filter(|notice| !notice.contains(&rest.id));
         let notices = others.map(|notice| self.without_keys(notice)).collect();
         Some(CutResult { tool, is_untrusted: answer.untrusted, notices })
     }
 
-    /// The paths that exist, or whose existence the agent may not learn: only paths that the agent
-    /// may read without approval are looked at. If the file system doesn't answer in time, all
-    /// paths count as existing.
+    /// Returns the paths that exist, and the paths that the agent may not read without approval. If
+    /// the file system doesn't answer in time, all paths count as existing.
     pub(crate) async fn existing(self: &Arc<Self>, paths: Vec<String>) -> BTreeSet<String> {
-        let live = Arc::clone(self);
-        let looked_at = paths.clone();
-        let looking = tokio::task::spawn_blocking(move || {
-            looked_at.into_iter().filter(|path| !live.is_missing(path)).collect()
+        let environment = Arc::clone(self);
+        let candidates = paths.clone();
+        let checking = tokio::task::spawn_blocking(move || {
+            candidates.into_iter().filter(|path| !environment.is_missing(path)).collect()
         });
-        match tokio::time::timeout(LOOK, looking).await {
-            Ok(Ok(found)) => found,
+        match tokio::time::timeout(LOOK, checking).await {
+            Ok(Ok(existing)) => existing,
             _ => paths.into_iter().collect(),
         }
     }
 
-    /// Whether the agent may read a path that doesn't exist. Blocks.
+    /// Checks whether the agent may read a path that doesn't exist. Blocks.
     fn is_missing(&self, path: &str) -> bool {
         self.host.has_missing_path(Request {
             session: Some(self.session.clone()),
@@ -325,13 +341,15 @@ impl AgentEnvironment {
         })
     }
 
-    /// A text without the keys of the providers. A file of the project may have one, and neither
-    /// another provider nor the record has to.
+    /// Returns a text without the keys of the providers. A file of the project may have a key,
+    /// which may not reach another provider or the session's file.
     fn without_keys(&self, text: &str) -> String {
         let AskedModels { model, summariser, corrector, .. } = &self.models;
-        let others = summariser.iter().chain(corrector);
-        let text = model.endpoint().hide_keys(text);
-        others.fold(text, |text, model| model.endpoint().hide_keys(&text))
+        let mut hidden = model.endpoint().hide_keys(text);
+        for other in summariser.iter().chain(corrector) {
+            hidden = other.endpoint().hide_keys(&hidden);
+        }
+        hidden
     }
 }
 
@@ -340,36 +358,40 @@ impl AgentEnvironment {
 pub struct FileFinder(Arc<AgentEnvironment>);
 
 impl FileFinder {
-    pub(crate) fn new(live: &Arc<AgentEnvironment>) -> Self {
-        Self(Arc::clone(live))
+    pub(crate) fn new(environment: &Arc<AgentEnvironment>) -> Self {
+        Self(Arc::clone(environment))
     }
 
-    /// The files whose paths go on from `wanted`, as the tool `find_path` finds them without a
-    /// question: at most [`MAX_FOUND`], and none that the rules hide.
-    pub async fn find(&self, wanted: &str) -> Vec<String> {
-        if !wanted.chars().all(|c| c.is_alphanumeric() || "-_./".contains(c)) {
+    /// Returns the files whose paths begin with `start`, as the tool `find_path` finds them without
+    /// approval. There are at most [`MAX_FOUND`] files, and no files that the rules hide.
+    pub async fn find(&self, start: &str) -> Vec<String> {
+        if !start.chars().all(|c| c.is_alphanumeric() || "-_./".contains(c)) {
             return Vec::new();
         }
-        let (folder, name) = wanted.rsplit_once('/').unwrap_or((".", wanted));
-        let folder = if folder.is_empty() { "/" } else { folder };
+        let (folder, name) = match start.rsplit_once('/') {
+            Some(("", name)) => ("/", name),
+            Some((folder, name)) => (folder, name),
+            None => (".", start),
+        };
         let arguments =
             json!({ "pattern": format!("*{name}*"), "path": folder, "limit": MAX_FOUND });
-        let answer = self.0.host.call(Request {
+        let calling = self.0.host.call(Request {
             session: Some(self.0.session.clone()),
             phase: self.0.phase,
             ..Request::new("find_path", arguments)
         });
-        let Ok(Ok(output)) = tokio::time::timeout(LOOK, answer).await.map(|it| it.outcome) else {
-            return Vec::new();
-        };
+        let Ok(answer) = tokio::time::timeout(LOOK, calling).await else { return Vec::new() };
+        let Ok(output) = answer.outcome else { return Vec::new() };
+
+        // The other lines are notes about the paths.
         let text = output.content.iter().find_map(Content::as_text).unwrap_or_default();
-        let found = output.structured.and_then(|it| it["paths"].as_u64()).unwrap_or_default();
-        let found = usize::try_from(found).unwrap_or_default();
-        text.lines().take(found).map(str::to_owned).collect()
+        let structured = output.structured.unwrap_or_default();
+        let count = structured["paths"].as_u64().unwrap_or_default();
+        text.lines().take(usize::try_from(count).unwrap_or_default()).map(str::to_owned).collect()
     }
 }
 
-/// The answer of the host, as the model gets it and as it is recorded.
+/// Returns the answer of the host, as the model gets it and as it is recorded.
 fn recorded(call: &ReadyCall, answer: Answer) -> RecordedResult {
     let rest = answer.rest;
     let filtered = answer.filtered;
@@ -388,14 +410,14 @@ fn recorded(call: &ReadyCall, answer: Answer) -> RecordedResult {
 }
 
 impl RecordedResult {
-    /// The result of a call.
+    /// Makes the result of a call.
     pub(crate) fn new(call: &ReadyCall, content: Vec<Part>, category: Option<Category>) -> Self {
         let is_blank =
             content.iter().all(|part| matches!(part, Part::Text(text) if text.trim().is_empty()));
         let content = if !is_blank {
             content
         } else if category.is_none() {
-            // Small models take a result without a word for a failure.
+            // Small models take an empty result for a failure.
             vec![Part::Text("(the call succeeded, without output)".to_owned())]
         } else {
             vec![Part::Text("(no output)".to_owned())]
@@ -411,7 +433,7 @@ impl RecordedResult {
     }
 }
 
-/// The parts of an answer that a model can read.
+/// Returns the parts of an answer that a model can read.
 fn parts(content: &[Content]) -> Vec<Part> {
     content.iter().map(readable_part).collect()
 }

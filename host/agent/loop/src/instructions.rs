@@ -41,8 +41,8 @@ pub struct InstructionFile {
     digest: String,
 }
 
-/// The files that apply to a directory, the ones of upper directories first, and a reason for each
-/// file that is left out. Blocks.
+/// Finds the files that apply to a directory, with the files of upper directories first. Also
+/// returns a message for each file that is left out. Blocks.
 ///
 /// # Errors
 ///
@@ -70,11 +70,11 @@ pub fn find_instructions(
                 }
             };
             let digest = format!("{:x}", Sha256::digest(&text));
-            let seen = match &mut seen {
-                Some(seen) => seen,
-                none => none.insert(state::read(&folder(folders), SEEN)?),
-            };
-            let is_seen = seen.get(&key(&path)).is_some_and(|known| *known == digest);
+            if seen.is_none() {
+                seen = Some(state::read(&folder(folders), SEEN)?);
+            }
+            let seen_digest = seen.as_ref().and_then(|seen| seen.get(&key(&path)));
+            let is_seen = seen_digest == Some(&digest);
             files.push(InstructionFile { path, text: neutral_owned(text), is_seen, digest });
         }
     }
@@ -98,7 +98,7 @@ pub fn remember_instructions(
     })
 }
 
-/// The files as a part of the system text.
+/// Writes the files as a part of the system text.
 pub(crate) fn in_words(files: &[InstructionFile]) -> String {
     let texts = files.iter().map(|file| {
         let path = toolhold_core::text::neutral_line(&file.path.display().to_string());
@@ -132,21 +132,26 @@ enum InstructionError {
     TooLarge,
 }
 
-/// The text of a file of one of `owners`. `None`: there is no such file. A link may lead to a file
-/// next to it or below, and not out of the repository.
+/// Reads a file that belongs to one of `owners`. Returns `None` if there is no such file. A link
+/// may lead to a file in its own folder or below, and not out of the repository.
 fn read(path: &Path, owners: &[u32]) -> Result<Option<String>, InstructionError> {
-    if matches!(path.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
+    if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         return Ok(None);
     }
     let target = path.canonicalize()?;
-    let folder = path.parent().map(Path::canonicalize).transpose()?.unwrap_or_default();
+    let folder = match path.parent() {
+        Some(parent) => parent.canonicalize()?,
+        None => PathBuf::new(),
+    };
     if !target.starts_with(folder) {
         return Err(InstructionError::LinkOutside);
     }
     // A file that a rule keeps from tools, such as `.env`, isn't read by another name.
-    if !target.extension().is_some_and(|it| it.eq_ignore_ascii_case("md")) {
+    let extension = target.extension().unwrap_or_default();
+    if !extension.eq_ignore_ascii_case("md") {
         return Err(InstructionError::NotMarkdown);
     }
+
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(target)?;
     let metadata = file.metadata()?;

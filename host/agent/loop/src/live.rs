@@ -13,7 +13,7 @@ use toolhold_core::{Content, Events, Progress};
 
 use crate::events::{RunEvent, RunEvents};
 
-/// Bytes of one call's output that wait. If there are more, the last ones stay.
+/// Most bytes of one call's output that wait. Of a longer output, the last bytes stay.
 const MAX_WAITING: usize = 16 * 1024;
 
 /// Time between two events with output, so that a flood is a few large ones.
@@ -40,20 +40,21 @@ impl LiveEvents {
         let mut work = pin!(work);
         let mut next = pin!(sleep(Duration::ZERO));
         poll_fn(|context| {
-            let done = work.as_mut().poll(context);
-            let is_due = done.is_ready() || next.as_mut().poll(context).is_ready();
-            let ready = self.take(is_due, context.waker());
-            if !ready.is_empty() && done.is_pending() {
+            let result = work.as_mut().poll(context);
+            let is_due = result.is_ready() || next.as_mut().poll(context).is_ready();
+            let due_events = self.take(is_due, context.waker());
+            if !due_events.is_empty() && result.is_pending() {
                 next.as_mut().reset(Instant::now() + STEP);
+                // The new deadline wakes this task only after it was polled.
                 let _ = next.as_mut().poll(context);
             }
-            ready.into_iter().for_each(|event| events.event(event));
-            done
+            due_events.into_iter().for_each(|event| events.event(event));
+            result
         })
         .await
     }
 
-    /// Takes the waiting events. If all of them are output, they wait until they are due.
+    /// Takes the waiting events. Output alone waits until it is due.
     fn take(&self, is_due: bool, waker: &Waker) -> VecDeque<RunEvent> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.waker = Some(waker.clone());
@@ -76,57 +77,56 @@ impl LiveEvents {
 
     fn output(&self, call: &str, more: &str) {
         self.change(|events| {
-            let of_call = events.iter_mut().rev().find_map(|event| match event {
-                RunEvent::CallOutput { id, text, left_out } if id == call => Some((text, left_out)),
-                _ => None,
-            });
-            let Some((text, left_out)) = of_call else {
-                let mut text = more.to_owned();
-                let mut left_out = 0;
-                shorten(&mut text, &mut left_out);
-                events.push_back(RunEvent::CallOutput { id: call.to_owned(), text, left_out });
-                return;
-            };
-            text.push_str(more);
-            shorten(text, left_out);
+            // A call has one event with output at a time.
+            for event in events.iter_mut().rev() {
+                if let RunEvent::CallOutput { id, text, left_out } = event
+                    && *id == *call
+                {
+                    text.push_str(more);
+                    shorten(text, left_out);
+                    return;
+                }
+            }
+            let mut text = more.to_owned();
+            let mut left_out = 0;
+            shorten(&mut text, &mut left_out);
+            events.push_back(RunEvent::CallOutput { id: call.to_owned(), text, left_out });
         });
     }
 }
 
-/// Leaves out the beginning of a text that is too long.
+/// Removes the beginning of a text that is too long, and adds its bytes to `left_out`.
 fn shorten(text: &mut String, left_out: &mut u64) {
-    let Some(mut cut) = text.len().checked_sub(MAX_WAITING) else { return };
-    while !text.is_char_boundary(cut) {
-        cut += 1;
-    }
-    text.drain(..cut);
-    *left_out += cut as u64;
+    let Some(surplus) = text.len().checked_sub(MAX_WAITING) else { return };
+    let start = text.ceil_char_boundary(surplus);
+    text.drain(..start);
+    *left_out += start as u64;
 }
 
 /// The events of one call.
 pub(crate) struct CallEvents {
     call: String,
-    told: Arc<LiveEvents>,
-    /// Takes the keys of providers out of a text.
+    live_events: Arc<LiveEvents>,
+    /// Removes the keys of providers from a text.
     hide: Box<dyn Fn(&str) -> String + Send + Sync>,
 }
 
 impl CallEvents {
     pub(crate) fn new(
         call: &str,
-        told: Arc<LiveEvents>,
+        live_events: Arc<LiveEvents>,
         hide: Box<dyn Fn(&str) -> String + Send + Sync>,
     ) -> Self {
-        Self { call: call.to_owned(), told, hide }
+        Self { call: call.to_owned(), live_events, hide }
     }
 
-    /// The call's ID in the session.
+    /// Returns the call's ID in the session.
     pub(crate) fn call(&self) -> &str {
         &self.call
     }
 
     pub(crate) fn push(&self, event: RunEvent) {
-        self.told.push(event);
+        self.live_events.push(event);
     }
 
     fn hide(&self, text: &str) -> String {
@@ -136,16 +136,19 @@ impl CallEvents {
 
 impl Events for CallEvents {
     fn progress(&self, progress: Progress) {
-        let percent = progress
-            .fraction
-            .filter(|fraction| fraction.is_finite())
-            .map_or(String::new(), |fraction| format!("{:.0}% ", fraction.clamp(0.0, 1.0) * 100.0));
-        self.told.output(&self.call, &format!("{percent}{}\n", self.hide(&progress.message)));
+        let percent = match progress.fraction {
+            Some(fraction) if fraction.is_finite() => {
+                format!("{:.0}% ", fraction.clamp(0.0, 1.0) * 100.0)
+            }
+            _ => String::new(),
+        };
+        let message = self.hide(&progress.message);
+        self.live_events.output(&self.call, &format!("{percent}{message}\n"));
     }
 
     fn emitted(&self, part: &Content) {
         if let Some(text) = part.as_text() {
-            self.told.output(&self.call, &self.hide(text));
+            self.live_events.output(&self.call, &self.hide(text));
         }
     }
 }

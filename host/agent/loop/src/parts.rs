@@ -7,8 +7,8 @@ use toolhold_text_calls::{CallSplitter, ShownText};
 
 use crate::events::{RunEvent, RunEvents};
 
-/// Shows a part of an answer. Returns the notice that is recorded of it.
-pub(crate) fn part(
+/// Shows a part of an answer. Returns a notice if the part has to be recorded.
+pub(crate) fn show_event(
     event: ModelEvent,
     splitter: Option<&mut CallSplitter<'_>>,
     events: &mut dyn RunEvents,

@@ -42,7 +42,7 @@ pub(crate) enum Reason {
 }
 
 impl PathWarning {
-    /// The warning for a model: what is wrong, and what to do.
+    /// Returns the warning for the model, with the remedy.
     pub(crate) fn for_model(&self) -> String {
         let path = &self.path;
         match self.reason {
@@ -55,7 +55,7 @@ impl PathWarning {
         }
     }
 
-    /// The same for the person.
+    /// Returns the warning for the person.
     pub(crate) fn for_person(&self) -> String {
         let path = &self.path;
         match self.reason {
@@ -69,37 +69,37 @@ impl PathWarning {
     }
 }
 
-/// The paths that a text names, each once.
+/// Returns the paths that a text names.
 pub(crate) fn paths_in(text: &str) -> BTreeSet<&str> {
     paths(text).filter(|path| path.len() <= MAX_PATH).take(MAX_PATHS).collect()
 }
 
-/// Looks for made-up paths in a model's text. `is_known` says whether the model has read a path, or
-/// it exists; it is asked once for each path.
+/// Looks for made-up paths in a model's text. `is_known` checks whether the model has read a path
+/// or the path exists, and runs once for each path.
 pub(crate) fn check_text(text: &str, is_known: impl Fn(&str) -> bool) -> Vec<PathWarning> {
     check(paths(text), is_known)
 }
 
-/// Looks for made-up paths in the arguments of a call: those that the tool reads. A path that a
-/// call creates can't be known.
+/// Looks for made-up paths among the paths that a call reads. A path that a call creates can't be
+/// known.
 pub(crate) fn check_arguments(
     definition: &Definition,
     arguments: &Value,
     is_known: impl Fn(&str) -> bool,
 ) -> Vec<PathWarning> {
-    let read = definition
-        .subjects
-        .iter()
-        .filter(|subject| subject.kind.is_path() && subject.access == Access::Read);
-    let values = read.filter_map(|subject| arguments.pointer(&subject.pointer));
-    let texts = values
-        .flat_map(|value| match value {
-            Value::Array(items) => items.iter().collect(),
-            other => vec![other],
-        })
-        .filter_map(Value::as_str)
-        .filter(|text| !text.is_empty());
-    check(texts, is_known)
+    let mut values: Vec<&Value> = Vec::new();
+    for subject in &definition.subjects {
+        if !subject.kind.is_path() || subject.access != Access::Read {
+            continue;
+        }
+        match arguments.pointer(&subject.pointer) {
+            Some(Value::Array(items)) => values.extend(items),
+            Some(value) => values.push(value),
+            None => {}
+        }
+    }
+    let paths = values.into_iter().filter_map(Value::as_str).filter(|path| !path.is_empty());
+    check(paths, is_known)
 }
 
 fn check<'a>(
@@ -107,34 +107,42 @@ fn check<'a>(
     is_known: impl Fn(&str) -> bool,
 ) -> Vec<PathWarning> {
     let mut checked = BTreeSet::new();
-    let candidates = paths.into_iter().filter(|path| path.len() <= MAX_PATH);
-    let new = candidates.filter(move |path| checked.insert(*path)).take(MAX_PATHS);
-    let warnings = new.filter_map(|path| {
+    let mut warnings = Vec::new();
+    for path in paths {
+        if path.len() > MAX_PATH || !checked.insert(path) {
+            continue;
+        }
         let reason = if is_placeholder(path) {
-            Reason::Placeholder
+            Some(Reason::Placeholder)
         } else if !is_known(path) {
-            Reason::Unseen
+            Some(Reason::Unseen)
         } else {
-            return None;
+            None
         };
-        Some(PathWarning { path: neutral_line(cut(path, MAX_SHOWN)), reason })
-    });
-    warnings.take(MAX_WARNINGS).collect()
+        if let Some(reason) = reason {
+            warnings.push(PathWarning { path: neutral_line(cut(path, MAX_SHOWN)), reason });
+        }
+        if checked.len() == MAX_PATHS || warnings.len() == MAX_WARNINGS {
+            break;
+        }
+    }
+    warnings
 }
 
 fn is_placeholder(path: &str) -> bool {
     PLACEHOLDERS.iter().any(|part| path.contains(part))
 }
 
-/// The words of a text that are paths: they have a slash, and a form that prose doesn't have.
+/// Returns the paths in a text: words with a slash, and with a form that prose doesn't have.
 fn paths(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| c.is_whitespace() || "\"'`()[]<>|,;=".contains(c)).filter_map(path)
+    let words = text.split(|c: char| c.is_whitespace() || "\"'`()[]<>|,;=".contains(c));
+    words.filter_map(path_in)
 }
 
-/// The path in a word, without a full stop or a line number behind it.
-fn path(word: &str) -> Option<&str> {
-    let word = word.trim_end_matches(['.', ':', '!', '?']);
-    let mut path = word;
+/// Returns the path in a word, without a full stop or a line number behind it. Returns `None` if
+/// the word is no path.
+fn path_in(word: &str) -> Option<&str> {
+    let mut path = word.trim_end_matches(['.', ':', '!', '?']);
     while let Some((before, number)) = path.rsplit_once(':')
         && !number.is_empty()
         && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
@@ -145,13 +153,15 @@ fn path(word: &str) -> Option<&str> {
     if path.contains("//") || path.contains(is_odd) || path.starts_with(['-', '~']) {
         return None;
     }
-    let has_extension = name.rsplit_once('.').is_some_and(|(stem, extension)| {
-        !stem.is_empty() && !extension.is_empty() && extension.len() <= 8
-    });
-    let begins = ["/", "./", "../"].iter().any(|start| path.starts_with(start));
-    let rooted = begins && !name.is_empty() && (folders.len() > 1 || !path.starts_with('/'));
+
+    let (stem, extension) = name.rsplit_once('.').unwrap_or_default();
+    let has_extension = !stem.is_empty() && (1..=8).contains(&extension.len());
+    // A single name below the root, such as "/tmp", is too common.
+    let is_absolute = path.starts_with('/') && folders.len() > 1;
+    let is_relative = path.starts_with("./") || path.starts_with("../");
+    let is_rooted = (is_absolute || is_relative) && !name.is_empty();
     // "and/or", "1/2" and "TCP/IP" are words.
-    (has_extension || rooted).then_some(path)
+    if has_extension || is_rooted { Some(path) } else { None }
 }
 
 fn is_odd(c: char) -> bool {

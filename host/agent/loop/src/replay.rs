@@ -24,7 +24,7 @@ pub struct RecordedSession {
 }
 
 impl RecordedSession {
-    /// The session of an ID. Blocks.
+    /// Opens the session with an ID. Blocks.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl RecordedSession {
         Ok(Self { id: id.to_owned(), file })
     }
 
-    /// Gives its events, and returns how its last task ended. Blocks.
+    /// Gives the events of the session, and returns the kind of its last task's end. Blocks.
     ///
     /// # Errors
     ///
@@ -106,9 +106,11 @@ impl Replay {
             }
             SessionEntry::Corrected(Corrected { call, begun, notice, usage }) => {
                 self.begin_calls(&call, begun, events);
-                let settings = self.settings.as_ref().and_then(|it| it.corrector.as_ref());
-                if let (Some(usage), Some(settings)) = (usage, settings) {
-                    self.spent.add(&usage, &settings.prices);
+                if let Some(usage) = usage
+                    && let Some(settings) = &self.settings
+                    && let Some(corrector) = &settings.corrector
+                {
+                    self.spent.add(&usage, &corrector.prices);
                 }
                 events.event(RunEvent::Notice { text: notice });
             }
@@ -146,14 +148,13 @@ impl Replay {
         self.settings = Some(task.settings);
     }
 
-    /// Gives the events of waiting calls that began: of the next `all`, and at least of all up to
-    /// the call `id`.
-    fn begin_calls(&mut self, id: &str, all: usize, events: &mut dyn RunEvents) {
+    /// Gives the events of waiting calls that began: of the next `count` calls, and of all calls up
+    /// to the call `id`.
+    fn begin_calls(&mut self, id: &str, count: usize, events: &mut dyn RunEvents) {
         let mut begun = 0;
-        while begun < all || self.waiting.iter().any(|call| call.id == id) {
+        while begun < count || self.waiting.iter().any(|call| call.id == id) {
             let Some(call) = self.waiting.pop_front() else { return };
-            let mut arguments =
-                call.arguments.unwrap_or_else(|_| serde_json::Value::Object(Default::default()));
+            let mut arguments = call.arguments.unwrap_or_else(|_| serde_json::json!({}));
             strip(&mut arguments);
             events.event(RunEvent::Call { id: call.id, tool: call.name, arguments });
             begun += 1;

@@ -1,7 +1,7 @@
 //! Rewrites the input schemas of tools so that every provider of models accepts them. A provider
 //! that refuses the schema of one tool refuses the whole request.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toolhold_core::text::neutral_line;
 
 /// Keywords that providers of models refuse at the top of an input schema.
@@ -23,8 +23,9 @@ pub(crate) struct ArgumentNameError {
     name: String,
 }
 
-/// An input schema without a choice between schemas at the top, and without names of arguments that
-/// a provider refuses. The parts that are left out are checked when the tool is called.
+/// Returns an input schema without a choice between schemas at the top, and without names of
+/// arguments that a provider refuses. The parts that are left out are checked when the tool is
+/// called.
 ///
 /// # Errors
 ///
@@ -36,22 +37,9 @@ pub(crate) fn for_providers(schema: &Value) -> Result<Value, ArgumentNameError> 
     let Value::Object(fields) = &mut schema else { return Ok(schema) };
     fields.retain(|key, _| !CHOICES.contains(&&**key));
     for (choice, part) in parts {
-        if let Some(Value::Object(properties)) = part.get("properties") {
-            let all = fields.entry("properties").or_insert_with(|| json!({}));
-            let Some(all) = all.as_object_mut() else { continue };
-            for (name, property) in properties {
-                let property = if property.is_object() { property.clone() } else { json!({}) };
-                all.entry(name).or_insert(property);
-            }
-        }
-        if choice == "allOf"
-            && let Some(Value::Array(names)) = part.get("required")
-        {
-            let all = fields.entry("required").or_insert_with(|| json!([]));
-            let Some(all) = all.as_array_mut() else { continue };
-            all.extend(names.iter().cloned());
-        }
+        merge_part(fields, choice, &part);
     }
+
     let required = schema["required"].as_array().into_iter().flatten();
     if let Some(name) = required.filter_map(Value::as_str).find(|name| !is_fit(name)) {
         return Err(ArgumentNameError { name: neutral_line(name) });
@@ -62,7 +50,27 @@ pub(crate) fn for_providers(schema: &Value) -> Result<Value, ArgumentNameError> 
     Ok(schema)
 }
 
-/// Whether providers accept the name of an argument.
+/// Adds the properties of a schema between which the top chooses. The names that a part of `allOf`
+/// requires are required too.
+fn merge_part(fields: &mut Map<String, Value>, choice: &str, part: &Value) {
+    if let Some(Value::Object(properties)) = part.get("properties") {
+        let all = fields.entry("properties").or_insert_with(|| json!({}));
+        let Some(all) = all.as_object_mut() else { return };
+        for (name, property) in properties {
+            let property = if property.is_object() { property.clone() } else { json!({}) };
+            all.entry(name).or_insert(property);
+        }
+    }
+    if choice == "allOf"
+        && let Some(Value::Array(names)) = part.get("required")
+    {
+        let all = fields.entry("required").or_insert_with(|| json!([]));
+        let Some(all) = all.as_array_mut() else { return };
+        all.extend(names.iter().cloned());
+    }
+}
+
+/// Checks whether providers accept the name of an argument.
 fn is_fit(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= MAX_ARGUMENT
@@ -85,18 +93,24 @@ fn add_parts(
             if found.len() == MAX_PARTS {
                 return;
             }
-            let referred = part
-                .get("$ref")
-                .and_then(Value::as_str)
-                .and_then(|place| whole.pointer(place.strip_prefix('#')?));
-            let part = referred.unwrap_or(part);
+            let part = referenced(part, whole).unwrap_or(part);
             found.push((kind, part.clone()));
-            if depth > 0 {
-                let around = around.or((choice != "allOf").then_some(choice));
-                add_parts(part, whole, around, depth - 1, found);
+            if depth == 0 {
+                continue;
             }
+            let inner_around = match around {
+                None if choice != "allOf" => Some(choice),
+                _ => around,
+            };
+            add_parts(part, whole, inner_around, depth - 1, found);
         }
     }
+}
+
+/// Returns the schema that the `$ref` of a schema points to.
+fn referenced<'a>(schema: &Value, whole: &'a Value) -> Option<&'a Value> {
+    let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
+    whole.pointer(pointer)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::conversation::Conversation;
 use crate::environment::{AgentEnvironment, AskedModels};
 use crate::error::AgentError;
 use crate::instructions::{InstructionFile, in_words};
-use crate::record::{Began, SessionEntry, SessionStore};
+use crate::record::{Began, Recorded, SessionEntry, SessionFile, SessionStore};
 use crate::selection::Selection;
 use crate::settings::{AgentSettings, CorrectorSettings};
 use crate::vectors::Embedder;
@@ -58,8 +58,27 @@ pub struct AgentStart<'a> {
     pub skills: &'a str,
 }
 
+/// The file of a session, its ID and its content.
+struct OpenedSession {
+    file: SessionFile,
+    id: String,
+    recorded: Recorded,
+}
+
+impl OpenedSession {
+    /// Opens the session with an ID, or creates a new session. Blocks.
+    fn new(store: &SessionStore, id: Option<String>, limit: u64) -> Result<Self, AgentError> {
+        let Some(id) = id else {
+            let (file, id) = store.create(limit)?;
+            return Ok(Self { file, id, recorded: Recorded::default() });
+        };
+        let (file, recorded) = store.open(&id, limit)?;
+        Ok(Self { file, id, recorded })
+    }
+}
+
 impl AgentStart<'_> {
-    /// The model that is meant.
+    /// Chooses the model of the command line or of the configuration.
     ///
     /// # Errors
     ///
@@ -79,39 +98,26 @@ impl AgentStart<'_> {
         chosen: ChosenModel,
         approver: Arc<dyn Approver>,
     ) -> Result<(Agent, String), AgentError> {
-        let agent = &self.config.values.agent;
         let models = self.models(chosen).await?;
-        let store = SessionStore::new(self.folders);
-        let limit = agent.session_mib.get() * MIB;
-        let known = self.session.map(str::to_owned);
-        let opened = tokio::task::spawn_blocking(move || match known {
-            Some(id) => store.open(&id, limit).map(|(file, recorded)| (file, id, recorded)),
-            None => {
-                store.create(limit).map(|(file, id)| (file, id, crate::record::Recorded::default()))
-            }
-        });
-        let (file, id, recorded) =
-            opened.await.map_err(|error| HostError::Config(error.to_string()))??;
+        let OpenedSession { file, id, recorded } = self.open_session().await?;
         let directory = self.directory.display().to_string();
-        // The content of a session, and the instructions in it, belong to its directory.
-        if let Some(began) = &recorded.began
-            && began.directory != directory
-        {
-            let directory = toolhold_core::text::neutral_line(&began.directory);
-            return Err(AgentError::Elsewhere { id, directory });
-        }
         let session = Session::new(format!("agent {id}"));
-        if recorded.began.is_some() {
+        if let Some(began) = &recorded.began {
+            // The content of a session, and the instructions in it, belong to its directory.
+            if began.directory != directory {
+                let directory = toolhold_core::text::neutral_line(&began.directory);
+                return Err(AgentError::Elsewhere { id, directory });
+            }
             // Earlier texts of the conversation may have been untrusted.
             session.mark_untrusted()?;
-        }
-        if recorded.began.is_none() {
+        } else {
             let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let within = None;
             let began = Began { version: 1, id: id.clone(), directory, at: at.as_secs(), within };
             file.append(&SessionEntry::Began(began)).await?;
         }
-        // The system text stays as it was, so that the provider's cache still fits.
+
+        // The same system text as before lets the provider use its cache.
         let system = match &recorded.task {
             Some(task) => task.settings.system.clone(),
             None => models.model.endpoint().hide_keys(&self.system()),
@@ -119,7 +125,7 @@ impl AgentStart<'_> {
         let spent = recorded.spent();
         let conversation = Conversation::from_recorded(&recorded);
         let settings = self.settings(&models, system).await;
-        let live = AgentEnvironment {
+        let environment = AgentEnvironment {
             host,
             session,
             caller: None,
@@ -130,7 +136,8 @@ impl AgentStart<'_> {
             models,
             approver: Arc::new(MeasuringApprover::new(approver)),
         };
-        let mut agent = Agent::new(settings, Arc::new(live), file, conversation, spent);
+
+        let mut agent = Agent::new(settings, Arc::new(environment), file, conversation, spent);
         agent.keep_tools(recorded.task.as_ref().and_then(|task| task.chosen.clone()));
         if recorded.is_pruned || recorded.summary.is_some() {
             agent.lose_earlier_texts();
@@ -138,8 +145,18 @@ impl AgentStart<'_> {
         Ok((agent, id))
     }
 
-    /// The tools that the filter chooses from the tools that the host offers a session, and the
-    /// notices for the person. Of the model, only the context size in the configuration matters.
+    /// Opens the file of the session, or of a new session.
+    async fn open_session(&self) -> Result<OpenedSession, AgentError> {
+        let store = SessionStore::new(self.folders);
+        let limit = self.config.values.agent.session_mib.get() * MIB;
+        let session = self.session.map(str::to_owned);
+        let opening =
+            tokio::task::spawn_blocking(move || OpenedSession::new(&store, session, limit));
+        opening.await.map_err(|error| HostError::Config(error.to_string()))?
+    }
+
+    /// Returns the tools that the filter chooses from the tools that the host offers a session, and
+    /// the notices for the person. The model matters only by the context size in the configuration.
     ///
     /// # Errors
     ///
@@ -159,10 +176,10 @@ impl AgentStart<'_> {
             "" => None,
             name => providers.get(name),
         };
-        let context = provider
-            .map(|provider| provider.context_tokens.get())
-            .filter(|tokens| *tokens > 0)
-            .unwrap_or(USUAL_CONTEXT);
+        let context = match provider.map(|provider| provider.context_tokens.get()) {
+            None | Some(0) => USUAL_CONTEXT,
+            Some(tokens) => tokens,
+        };
         let offered = host.tools_for(session)?;
         Ok(choose_enabled(embedder.as_ref(), &offered, task, filter, context).await)
     }
@@ -172,7 +189,7 @@ impl AgentStart<'_> {
         Ok(choose_model(config, folders, directory, front_end, model).await?)
     }
 
-    /// A model with the models that help it.
+    /// Chooses the models that help a model.
     ///
     /// # Errors
     ///
@@ -181,15 +198,15 @@ impl AgentStart<'_> {
         let agent = &self.config.values.agent;
         let summariser = self.choose_table(&agent.compress_provider).await?;
         let corrector = self.choose_table(&agent.parameter_reformat_provider).await?;
-        let asked = std::iter::once(&model).chain(&summariser).chain(&corrector);
-        let mut unpriced =
-            asked.filter(|model| self.provider_settings(model).prices == Prices::default());
+        let mut all_models = std::iter::once(&model).chain(&summariser).chain(&corrector);
+        let unpriced =
+            all_models.find(|model| self.provider_settings(model).prices == Prices::default());
         if agent.max_cost.get() > 0.0
-            && let Some(model) = unpriced.next()
+            && let Some(unpriced) = unpriced
         {
             return Err(HostError::Config(format!(
                 "`max_cost` in [agent] is set, but [providers.{}.prices] isn't; write what a million tokens cost",
-                model.provider()
+                unpriced.provider()
             ))
             .into());
         }
@@ -197,18 +214,19 @@ impl AgentStart<'_> {
         Ok(AskedModels { model, summariser, corrector, embedder })
     }
 
-    /// The model that makes vectors. `None`: `embeddings` names no table.
+    /// Chooses the model that makes vectors. Returns `None` if `embeddings` names no table.
     async fn embedder(&self) -> Result<Option<Embedder>, AgentError> {
         let model = self.choose_table(&self.config.values.agent.tool_filter.embeddings).await?;
         Ok(model.map(|model| Embedder::new(model, &self.folders.cache)))
     }
 
-    /// The model of a table of `[providers]`. `None`: no table is named.
+    /// Chooses the model of a table of `[providers]`. Returns `None` if the name is empty.
     async fn choose_table(&self, name: &str) -> Result<Option<ChosenModel>, AgentError> {
-        Ok(match name {
-            "" => None,
-            name => Some(self.choose_named(Some(name)).await?),
-        })
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let model = self.choose_named(Some(name)).await?;
+        Ok(Some(model))
     }
 
     fn corrector(&self, chosen: &ChosenModel) -> CorrectorSettings {
@@ -229,7 +247,7 @@ impl AgentStart<'_> {
         providers.get(chosen.provider()).cloned().unwrap_or_default()
     }
 
-    /// The system text of a new session.
+    /// Writes the system text of a new session.
     pub(crate) fn system(&self) -> String {
         let directory = toolhold_core::text::neutral_line(&self.directory.display().to_string());
         let instructions = in_words(self.instructions);
@@ -240,7 +258,7 @@ impl AgentStart<'_> {
         format!("{SYSTEM}\n\nThe working directory is {directory}.{skills}{instructions}")
     }
 
-    /// The settings of an agent with these models.
+    /// Returns the settings of an agent with these models.
     pub(crate) async fn settings(&self, models: &AskedModels, system: String) -> AgentSettings {
         let AskedModels { model: chosen, summariser, corrector, .. } = models;
         let summariser = summariser.as_ref().unwrap_or(chosen);
@@ -251,8 +269,10 @@ impl AgentStart<'_> {
             tokens => tokens,
         };
         let most = u32::try_from(provider.max_output_tokens.get()).unwrap_or(u32::MAX);
-        // Of a small context, the answer gets a quarter at most.
+        // The answer gets at most a quarter of the context.
         let quarter = u32::try_from(context_tokens / 4).unwrap_or(u32::MAX);
+        let mut lenient_models = agent.lenient_models.iter();
+        let threshold = agent.tafc.complexity_threshold.get();
         AgentSettings {
             provider: chosen.provider().to_owned(),
             model: chosen.model().to_owned(),
@@ -263,11 +283,8 @@ impl AgentStart<'_> {
             thinking: thinking_level(provider.thinking),
             native_tools: provider.native_tools,
             is_local: chosen.endpoint().is_local(),
-            lenient_text: agent
-                .lenient_models
-                .iter()
-                .any(|model| model == "*" || *model == chosen.full_name()),
-            thoughts: agent.tafc.enabled.then(|| agent.tafc.complexity_threshold.get()),
+            lenient_text: lenient_models.any(|name| name == "*" || *name == chosen.full_name()),
+            thoughts: if agent.tafc.enabled { Some(threshold) } else { None },
             tool_filter: Box::new(agent.tool_filter.clone()),
             utility: Box::new(agent.utility.clone()),
             summarize_output: agent.summarize_output,
@@ -278,7 +295,7 @@ impl AgentStart<'_> {
             max_cost: agent.max_cost.get(),
             prices: provider.prices,
             summary_prices: self.provider_settings(summariser).prices,
-            corrector: corrector.as_ref().map(|it| Box::new(self.corrector(it))),
+            corrector: corrector.as_ref().map(|model| Box::new(self.corrector(model))),
         }
     }
 }

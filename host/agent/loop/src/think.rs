@@ -34,16 +34,16 @@ pub(crate) struct Augmenter {
 }
 
 impl Augmenter {
-    /// Schemas of at least this complexity get the field. The threshold is kept between 0 and 1;
-    /// [`DEFAULT_THRESHOLD`] takes the place of one that is no finite number.
+    /// Makes an augmenter for schemas of at least this complexity, which is clamped to 0 to 1.
+    /// [`DEFAULT_THRESHOLD`] replaces a threshold that isn't finite.
     pub(crate) fn new(threshold: f64) -> Self {
         let threshold =
             if threshold.is_finite() { threshold.clamp(0.0, 1.0) } else { DEFAULT_THRESHOLD };
         Self { threshold }
     }
 
-    /// The schema with the field for thoughts. `None` if it stays as it is: it is simpler than the
-    /// threshold, or describes no object with properties.
+    /// Returns the schema with the field for thoughts. Returns `None` if the schema is simpler than
+    /// the threshold, or describes no object with properties.
     pub(crate) fn augment(&self, schema: &Value) -> Option<Value> {
         let properties = schema.get("properties")?.as_object()?;
         if complexity(schema) < self.threshold {
@@ -87,40 +87,41 @@ pub(crate) fn strip(arguments: &mut Value) -> Stripped {
     let Some(fields) = arguments.as_object_mut() else { return Stripped::Nothing };
     let before = fields.len();
     fields.retain(|name, _| !is_thought(name));
-    match (before - fields.len(), fields.len()) {
-        (0, _) => Stripped::Nothing,
-        (_, 0) => Stripped::Everything,
-        _ => Stripped::Thoughts,
+    if fields.len() == before {
+        Stripped::Nothing
+    } else if fields.is_empty() {
+        Stripped::Everything
+    } else {
+        Stripped::Thoughts
     }
 }
 
 fn is_thought(name: &str) -> bool {
-    name.as_bytes()
-        .get(..FIELD.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(FIELD.as_bytes()))
+    name.get(..FIELD.len()).is_some_and(|start| start.eq_ignore_ascii_case(FIELD))
 }
 
-/// The complexity of a schema, from 0 to 1. Nesting counts for at most 0.3, a choice between
-/// schemas (`anyOf`, `oneOf`, `allOf`) for 0.4, the longest list of allowed values for at most 0.3,
-/// and the number of properties for at most 0.2.
+/// Returns the complexity of a schema, from 0 to 1. Nesting counts for at most 0.3, a choice
+/// between schemas (`anyOf`, `oneOf`, `allOf`) for 0.4, the longest list of allowed values for at
+/// most 0.3, and the number of properties for at most 0.2.
 pub(crate) fn complexity(schema: &Value) -> f64 {
     let mut shape = Shape::default();
     shape.read_schema(schema);
     let properties =
         schema.get("properties").and_then(Value::as_object).map_or(0, |fields| fields.len());
-    let score = 0.3 * part(depth(schema, MAX_DEPTH), MAX_DEPTH)
-        + if shape.has_choice { 0.4 } else { 0.0 }
-        + 0.3 * part(shape.longest_list, MAX_VALUES)
-        + 0.2 * part(properties, MAX_PROPERTIES);
-    score.min(1.0)
+    let nesting = 0.3 * part(depth(schema, MAX_DEPTH), MAX_DEPTH);
+    let choice = if shape.has_choice { 0.4 } else { 0.0 };
+    let values = 0.3 * part(shape.longest_list, MAX_VALUES);
+    let size = 0.2 * part(properties, MAX_PROPERTIES);
+    (nesting + choice + values + size).min(1.0)
 }
 
-/// The part of `max` that a count reaches, from 0 to 1.
+/// Returns the part of `max` that a count reaches, from 0 to 1.
 fn part(count: usize, max: usize) -> f64 {
     count.min(max) as f64 / max as f64
 }
 
-/// The levels of nesting of a JSON value, at most `max`. A value without parts has one level.
+/// Returns the levels of nesting of a JSON value, at most `max`. A value without parts has one
+/// level.
 fn depth(value: &Value, max: usize) -> usize {
     if max <= 1 {
         return max;

@@ -13,7 +13,7 @@ use toolhold_core::config::Utility;
 use crate::environment::ReadyCall;
 use crate::selection::names_tool;
 
-/// Calls of one task that are put off. More often, the gate would only cost turns.
+/// Most calls of one task that are put off. With more, the gate would only cost turns.
 const MAX_PUT_OFF: usize = 3;
 
 /// The calls after which nothing is new.
@@ -41,12 +41,13 @@ pub(crate) struct UtilityGate {
 }
 
 impl UtilityGate {
-    /// The gate of a task.
+    /// Makes the gate of a task.
     pub(crate) fn new(task: &str) -> Self {
         Self { task: task.to_lowercase(), ..Self::default() }
     }
 
-    /// The reason why a call isn't made. `used`: the part of the task's tokens that is spent.
+    /// Returns the reason why a call isn't made, or `None` if it is made. `used`: the part of the
+    /// task's tokens that is spent.
     pub(crate) fn refusal(
         &mut self,
         settings: &Utility,
@@ -56,43 +57,49 @@ impl UtilityGate {
         if !settings.enabled {
             return None;
         }
+        let threshold = settings.threshold.get();
         let key = format!("{} {}", call.name, call.arguments);
         let is_repeated = self.made.contains(&key);
-        let is_free = !call.read_only
+        let is_exempt = !call.read_only
             || settings.exempt_tools.contains(&call.name)
-            || self.is_wanted(&call.name)
-            || self.put_off.contains(&key)
-            || self.put_off.len() >= MAX_PUT_OFF;
+            || self.is_requested(&call.name);
+        let is_insisted = self.put_off.contains(&key);
         let total = utility(&call.name, used, is_repeated, self.calls);
-        // A use that can't be computed is no use.
-        if is_free || total >= settings.threshold.get() {
+        // A NaN isn't useful.
+        let is_useful = total >= threshold;
+        if is_exempt || is_insisted || is_useful || self.put_off.len() >= MAX_PUT_OFF {
             self.calls = self.calls.saturating_add(1);
             self.made.insert(key);
             return None;
         }
         self.put_off.insert(key);
         Some(format!(
-            "[not made] This call seems of little use ({total:.2}, less than {:.2}: `threshold` in [agent.utility]). If you need it, make the same call again: then it is made.",
-            settings.threshold.get()
+            "[not made] This call seems of little use ({total:.2}, less than {threshold:.2}: `threshold` in [agent.utility]). If you need it, make the same call again: then it is made."
         ))
     }
 
-    /// Whether the person asked for a call of the tool, or for any.
-    fn is_wanted(&self, tool: &str) -> bool {
-        let own = tool.rsplit("__").next().unwrap_or(tool);
+    /// Checks whether the person asked for a call of the tool, or of any tool.
+    fn is_requested(&self, tool: &str) -> bool {
         names_tool(&self.task, tool)
-            || names_tool(&self.task, own)
+            || names_tool(&self.task, own_name(tool))
             || PHRASES.iter().any(|phrase| self.task.contains(phrase))
             || has_command(&self.task)
     }
 }
 
-/// Whether there is a command in backticks.
-fn has_command(text: &str) -> bool {
-    let inside = text.split('`').skip(1).step_by(2);
-    inside.into_iter().any(|code| code.contains(['|', '&', ';', '<', '>', '$']))
+/// Returns the name of a tool without the name of its server.
+fn own_name(tool: &str) -> &str {
+    tool.rsplit("__").next().unwrap_or(tool)
 }
 
+/// Checks whether a text has a command in backticks.
+fn has_command(text: &str) -> bool {
+    let mut codes = text.split('`').skip(1).step_by(2);
+    codes.any(|code| code.contains(['|', '&', ';', '<', '>', '$']))
+}
+
+/// Returns the use of a call. `used`: the part of the task's tokens that is spent. `calls`: the
+/// number of calls so far.
 fn utility(tool: &str, used: f64, is_repeated: bool, calls: u32) -> f64 {
     let cost = used.clamp(0.0, 1.0);
     let redundancy = if is_repeated { 1.0 } else { 0.0 };
@@ -100,11 +107,10 @@ fn utility(tool: &str, used: f64, is_repeated: bool, calls: u32) -> f64 {
     gain(tool) - 0.5 * cost - 0.3 * redundancy + 0.2 * uncertainty
 }
 
-/// The usual gain of a call of the tool.
+/// Returns the usual gain of a call of the tool.
 fn gain(tool: &str) -> f64 {
-    let own = tool.rsplit("__").next().unwrap_or(tool);
-    match own {
-        _ if own.starts_with("memory") => 0.8,
+    match own_name(tool) {
+        name if name.starts_with("memory") => 0.8,
         "diagnostics" => 0.75,
         "search_code" | "grep" | "glob" | "find_path" | "list_directory" => 0.65,
         "bash" => 0.6,

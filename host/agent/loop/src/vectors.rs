@@ -29,7 +29,7 @@ pub(crate) struct Embedder {
 }
 
 impl Embedder {
-    /// `cache`: Toolhold's folder of files that it can make again.
+    /// Makes an embedder. `cache`: Toolhold's folder of files that it can make again.
     pub(crate) fn new(model: ChosenModel, cache: &Path) -> Self {
         Self { model, folder: cache.join("vectors") }
     }
@@ -39,7 +39,7 @@ impl Embedder {
         self.model.full_name()
     }
 
-    /// The vectors of some texts of tools, and of a text of the moment.
+    /// Returns the vectors of the tools' texts, which are cached, and the vector of another text.
     pub(crate) async fn vectors(
         &self,
         tools: Vec<String>,
@@ -51,19 +51,18 @@ impl Embedder {
         let wanted = keys.clone();
         let loading = tokio::task::spawn_blocking(move || load(&folder, &file, &wanted));
         let mut known = loading.await.unwrap_or_default();
+
         let mut missing: Vec<usize> =
             (0..keys.len()).filter(|at| !known.contains_key(&keys[*at])).collect();
         let mut texts = vec![text.to_owned()];
         texts.extend(missing.iter().map(|at| tools[*at].clone()));
-        let made = self.model.embed(&texts, TIME).await;
-        let mut vectors = made.map_err(|error| error.to_string())?;
+        let mut vectors = self.embed(&texts).await?;
         let own = vectors.remove(0);
         if known.values().any(|vector| vector.len() != own.len()) {
             // The name stands for another model now.
             known.clear();
             missing = (0..keys.len()).collect();
-            let again = self.model.embed(&tools, TIME).await;
-            vectors = again.map_err(|error| error.to_string())?;
+            vectors = self.embed(&tools).await?;
         }
         for (at, vector) in missing.iter().zip(vectors) {
             known.insert(keys[*at], vector);
@@ -79,7 +78,12 @@ impl Embedder {
         Ok((vectors.collect(), own))
     }
 
-    /// The file of the model. Another server may have another model of that name.
+    async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, String> {
+        self.model.embed(texts, TIME).await.map_err(|error| error.to_string())
+    }
+
+    /// Returns the name of the model's file. The name depends on the server too, because another
+    /// server may have another model with this name.
     fn file(&self) -> String {
         let place = self.model.endpoint().base_url();
         let digest = Sha256::digest(format!("{place}\n{}", self.model.model()));
@@ -87,7 +91,7 @@ impl Embedder {
     }
 }
 
-/// The wanted vectors of a file. Vectors that can't be read are made again.
+/// Loads the wanted vectors of a file. Vectors that can't be read are made again.
 fn load(folder: &Path, file: &str, wanted: &[Key]) -> HashMap<Key, Vec<f32>> {
     let mut bytes = Vec::new();
     let read = PrivateFolder::open(folder)
@@ -99,7 +103,7 @@ fn load(folder: &Path, file: &str, wanted: &[Key]) -> HashMap<Key, Vec<f32>> {
     }
 }
 
-/// Replaces a file of vectors: it has the vectors of the last catalogue.
+/// Replaces a file of vectors with the vectors of the last catalogue.
 fn save(folder: &Path, file: &str, bytes: &[u8]) -> std::io::Result<()> {
     let folder = PrivateFolder::make(folder)?;
     let names = folder.names(2 * MAX_FILES)?;
@@ -111,7 +115,7 @@ fn save(folder: &Path, file: &str, bytes: &[u8]) -> std::io::Result<()> {
     folder.put_lightly(file, bytes)
 }
 
-/// The numbers of a vector, then each text's digest and vector.
+/// Writes the length of a vector, and then the digest and the vector of each text.
 fn encode(keys: &[Key], known: &HashMap<Key, Vec<f32>>) -> Vec<u8> {
     let numbers = known.values().next().map_or(0, Vec::len);
     let mut bytes = (numbers as u32).to_le_bytes().to_vec();
@@ -128,13 +132,15 @@ fn encode(keys: &[Key], known: &HashMap<Key, Vec<f32>>) -> Vec<u8> {
 
 fn decode(bytes: &[u8], wanted: &[Key]) -> HashMap<Key, Vec<f32>> {
     let mut known = HashMap::new();
-    let Some((numbers, rest)) = bytes.split_first_chunk::<4>() else { return known };
-    let length = (u32::from_le_bytes(*numbers) as usize).saturating_mul(4).saturating_add(32);
-    for entry in rest.chunks_exact(length.max(33)) {
+    let Some((vector_length, entries)) = bytes.split_first_chunk::<4>() else { return known };
+    // An entry has a digest of 32 bytes, and 4 bytes for each number of its vector.
+    let vector_bytes = (u32::from_le_bytes(*vector_length) as usize).saturating_mul(4);
+    let entry_bytes = vector_bytes.saturating_add(32).max(33);
+    for entry in entries.chunks_exact(entry_bytes) {
         let Some((key, vector)) = entry.split_first_chunk::<32>() else { break };
         if wanted.contains(key) {
-            let numbers =
-                vector.chunks_exact(4).map(|it| f32::from_le_bytes([it[0], it[1], it[2], it[3]]));
+            let (chunks, _) = vector.as_chunks::<4>();
+            let numbers = chunks.iter().map(|bytes| f32::from_le_bytes(*bytes));
             known.insert(*key, numbers.collect());
         }
     }

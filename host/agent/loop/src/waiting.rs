@@ -32,7 +32,7 @@ impl MeasuringApprover {
         Self { approver, waits: Mutex::default() }
     }
 
-    /// How long a person has been asked so far.
+    /// Returns the time for which a person has been asked so far.
     pub(crate) fn waited(&self) -> Duration {
         let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
         waits.waited + waits.since.map_or(Duration::ZERO, |since| since.elapsed())
@@ -133,7 +133,7 @@ impl Approver for AnnouncingApprover {
             if !self.approver.waits() {
                 return self.approver.ask(question).await;
             }
-            let event = announced(&question, &self.events);
+            let event = question_event(&question, &self.events);
             let mut open = OpenQuestion::begin(&self.events, question.id.to_string(), event);
             let reply = self.approver.ask(question).await;
             match &reply {
@@ -160,15 +160,12 @@ impl Approver for AnnouncingApprover {
         Box::pin(async move {
             let number = self.inquiries.fetch_add(1, Ordering::Relaxed) + 1;
             let id = format!("{}/{number}", self.events.call());
-            let event = RunEvent::Inquiry {
-                id: id.clone(),
-                call: self.events.call().to_owned(),
-                text: inquiry.to_text(),
-                form: match &inquiry.wanted {
-                    Wanted::Form(schema) => Some(schema.clone()),
-                    Wanted::Visit(_) => None,
-                },
+            let form = match &inquiry.wanted {
+                Wanted::Form(schema) => Some(schema.clone()),
+                Wanted::Visit(_) => None,
             };
+            let call = self.events.call().to_owned();
+            let event = RunEvent::Inquiry { id: id.clone(), call, text: inquiry.to_text(), form };
             let mut open = OpenQuestion::begin(&self.events, id, event);
             let answer = self.approver.inquire(inquiry).await;
             match &answer {
@@ -181,22 +178,24 @@ impl Approver for AnnouncingApprover {
     }
 }
 
-/// The event of a question.
-fn announced(question: &Question, events: &CallEvents) -> RunEvent {
+/// Makes the event of a question.
+fn question_event(question: &Question, events: &CallEvents) -> RunEvent {
     let subjects = question.subjects.iter();
+    let acts_on = subjects.map(|subject| inline(&Value::String(subject.text.clone()))).collect();
+    let always = match &question.always {
+        Always::Writes(_) => Some(question.always_to_text_with(&|_, text| text.to_owned())),
+        Always::Unavailable(_) => None,
+    };
     RunEvent::Question {
         id: question.id.to_string(),
         call: events.call().to_owned(),
         caller: question.caller.clone(),
         tool: question.tool.clone(),
-        acts_on: subjects.map(|subject| inline(&Value::String(subject.text.clone()))).collect(),
+        acts_on,
         rule: question.decision.rule.clone().into_owned(),
         place: question.decision.place.clone().into_owned(),
         text: question.to_text(),
         diff: question.preview.as_ref().map(|preview| preview.diff.clone()),
-        always: match &question.always {
-            Always::Writes(_) => Some(question.always_to_text_with(&|_, text| text.to_owned())),
-            Always::Unavailable(_) => None,
-        },
+        always,
     }
 }

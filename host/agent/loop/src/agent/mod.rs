@@ -18,16 +18,16 @@ use results::begins;
 use toolhold_text_calls::{CallSplitter, FindOptions};
 
 use crate::AgentError;
-use crate::budget::{TaskBudget, TaskClock};
+use crate::budget::{AskedModel, TaskBudget, TaskClock};
 use crate::calls::{self, ArgumentsError, TextForms, Wanted};
 use crate::chosen::{self, FIND, FIND_TOOLS};
 use crate::context::{self, COMPRESS};
 use crate::conversation::Conversation;
-use crate::desk::{DelegateRegistry, DeskEntry, ParentAgent};
+use crate::desk::{DelegateRegistry, ParentAgent, RegistryEntry};
 use crate::ending::{EndKind, Spent, TaskEnd};
 use crate::environment::{AgentEnvironment, AskError, FileFinder, ReadyCall};
 use crate::events::{RunEvent, RunEvents, text_of};
-use crate::parts::{part, show};
+use crate::parts::{show, show_event};
 use crate::record::{CompressionMethod, Ended, RecordedResult, SessionEntry, SessionFile, Task};
 use crate::selection::IncludedTool;
 use crate::settings::AgentSettings;
@@ -35,10 +35,10 @@ use crate::think::{ONLY_THOUGHTS, Stripped, strip};
 use crate::tokens::TokenMeter;
 use crate::utility::UtilityGate;
 
-/// Calls that only read which run at once.
+/// Most calls that run at once. Only calls that read do.
 const AT_ONCE: usize = 8;
 
-/// Answers in a row that were cut or empty, after which the task ends.
+/// The number of truncated or empty answers in a row after which the task ends.
 const MAX_BROKEN: usize = 3;
 
 /// The result of a call whose process was killed.
@@ -47,7 +47,7 @@ const LOST: &str = "[The call was interrupted: Toolhold ended before it had the 
 /// An agent in one session.
 pub struct Agent {
     settings: AgentSettings,
-    outside: Arc<AgentEnvironment>,
+    environment: Arc<AgentEnvironment>,
     file: SessionFile,
     conversation: Conversation,
     tools: Vec<Arc<Definition>>,
@@ -64,11 +64,11 @@ pub struct Agent {
     budget: Arc<TaskBudget>,
     clock: TaskClock,
     /// The registry in which its sub-agents find the agent. `None`: the agent can't delegate.
-    desk: Option<Arc<DelegateRegistry>>,
+    registry: Option<Arc<DelegateRegistry>>,
     delegator: Option<Arc<ParentAgent>>,
-    /// The last answers were cut or empty.
+    /// The number of last answers that were truncated or empty.
     broken: usize,
-    /// All calls of the last answer were denied.
+    /// Whether all calls of the last answer were denied.
     denied: bool,
 }
 
@@ -82,7 +82,7 @@ enum Next {
 impl Agent {
     pub(crate) fn new(
         settings: AgentSettings,
-        outside: Arc<AgentEnvironment>,
+        environment: Arc<AgentEnvironment>,
         file: SessionFile,
         conversation: Conversation,
         spent: Spent,
@@ -91,22 +91,23 @@ impl Agent {
         if let Some(head) = conversation.head() {
             context::texts(&head).for_each(|text| forms.earlier.add_message(text));
         }
-        for said in conversation.said() {
-            forms.used_native |= matches!(&said.message, TurnMessage::Model(answer) if answer.calls().next().is_some());
-            let is_message = matches!(said.message, TurnMessage::User(_));
-            for text in context::texts(&said.message) {
-                if is_message {
-                    forms.earlier.add_message(text);
-                } else {
-                    forms.earlier.add(text);
+        for message in conversation.context_messages() {
+            let texts = context::texts(&message.message);
+            match &message.message {
+                TurnMessage::User(_) => texts.for_each(|text| forms.earlier.add_message(text)),
+                TurnMessage::Results(_) => texts.for_each(|text| forms.earlier.add(text)),
+                TurnMessage::Model(answer) => {
+                    if answer.calls().next().is_some() {
+                        forms.used_native = true;
+                    }
                 }
             }
         }
         let budget = Arc::new(TaskBudget::new(&settings));
-        let clock = TaskClock::start(settings.max_time, outside.waited());
+        let clock = TaskClock::start(settings.max_time, environment.waited());
         Self {
             settings,
-            outside,
+            environment,
             file,
             conversation,
             tools: Vec::new(),
@@ -119,7 +120,7 @@ impl Agent {
             spent,
             budget,
             clock,
-            desk: None,
+            registry: None,
             delegator: None,
             broken: 0,
             denied: false,
@@ -127,8 +128,8 @@ impl Agent {
     }
 
     /// Lets the agent delegate work.
-    pub(crate) fn enable_delegation(&mut self, desk: Arc<DelegateRegistry>) {
-        self.desk = Some(desk);
+    pub(crate) fn enable_delegation(&mut self, registry: Arc<DelegateRegistry>) {
+        self.registry = Some(registry);
     }
 
     /// Notes that some texts that the model has read aren't known any more.
@@ -141,7 +142,7 @@ impl Agent {
         self.chosen = chosen;
     }
 
-    /// The settings of the session, one per line. The tools are shown once they were chosen.
+    /// Returns the settings of the session, one per line. The chosen tools are part of them.
     pub fn status(&self) -> Vec<String> {
         let AgentSettings { provider, model, context_tokens, .. } = &self.settings;
         let read = self.meter.tokens();
@@ -151,44 +152,47 @@ impl Agent {
         lines
     }
 
-    /// The settings of the tool filter and the chosen tools, one per line. Empty: all tools are
-    /// offered.
+    /// Returns the settings of the tool filter and the chosen tools, one per line. There are no
+    /// lines if all tools are offered.
     pub fn filter_status(&self) -> Vec<String> {
         chosen::status(&self.settings, self.chosen.as_deref())
     }
 
-    /// The tokens and costs of the whole session so far.
+    /// Returns the tokens and costs of the whole session so far.
     pub fn spent(&self) -> Spent {
         self.spent
     }
 
-    /// The settings of the agent.
+    /// Returns the settings of the agent.
     pub fn settings(&self) -> &AgentSettings {
         &self.settings
     }
 
-    /// The tools that the model may call.
+    /// Returns the tools that the model may call.
     ///
     /// # Errors
     ///
     /// Their state can't be read.
     pub fn tools(&self) -> Result<Vec<Arc<Definition>>, AgentError> {
-        Ok(self.outside.offered()?.into_iter().map(|tool| tool.definition).collect())
+        Ok(self.environment.offered()?.into_iter().map(|tool| tool.definition).collect())
     }
 
-    /// Finds files for the person, also while a task runs.
+    /// Returns a finder of files for the person, which also works while a task runs.
     pub fn finder(&self) -> FileFinder {
-        FileFinder::new(&self.outside)
+        FileFinder::new(&self.environment)
     }
 
-    /// The model, as `PROVIDER/MODEL`, if it wrote calls as JSON alone that `lenient_models` in
-    /// `[agent]` would accept.
+    /// Returns the model, as `PROVIDER/MODEL`, if it wrote calls as JSON alone that
+    /// `lenient_models` in `[agent]` would accept.
     pub fn wants_lenient(&self) -> Option<String> {
+        if !self.forms.lenient_helps {
+            return None;
+        }
         let AgentSettings { provider, model, .. } = &self.settings;
-        self.forms.lenient_helps.then(|| format!("{provider}/{model}"))
+        Some(format!("{provider}/{model}"))
     }
 
-    /// Accepts such calls from the next task on.
+    /// Accepts calls as JSON alone from the next task on.
     pub fn be_lenient(&mut self) {
         self.settings.lenient_text = true;
         self.forms.lenient_helps = false;
@@ -205,7 +209,7 @@ impl Agent {
     ///
     /// The errors of [`Session::mark_untrusted`](toolhold_core::Session::mark_untrusted).
     pub fn mark_untrusted(&self) -> Result<(), HostError> {
-        self.outside.session.mark_untrusted()
+        self.environment.session.mark_untrusted()
     }
 
     /// Summarises the older part of the conversation because the person wants it.
@@ -221,7 +225,7 @@ impl Agent {
         }
     }
 
-    /// Tells the model something that it has to know when it goes on.
+    /// Adds a note for the model to the conversation.
     ///
     /// # Errors
     ///
@@ -230,7 +234,7 @@ impl Agent {
         self.append(&SessionEntry::Note(text)).await.map(drop)
     }
 
-    /// Tells the person something, and records it.
+    /// Shows a notice to the person, and records it.
     async fn notice(&mut self, text: String, events: &mut dyn RunEvents) -> Result<(), AgentError> {
         self.append(&SessionEntry::Notice(text.clone())).await?;
         events.event(RunEvent::Notice { text });
@@ -248,7 +252,8 @@ impl Agent {
         self.run_within(None, task, events, cancel).await
     }
 
-    /// Works on a task within the rest of `budget`. `None`: within the limits of the settings.
+    /// Works on a task within the rest of `budget`, or within the limits of the settings if there
+    /// is no `budget`.
     pub(crate) async fn run_within(
         &mut self,
         budget: Option<Arc<TaskBudget>>,
@@ -257,8 +262,8 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> TaskEnd {
         self.begin(budget);
-        if self.outside.depth == 0 {
-            self.outside.session.begin_turn();
+        if self.environment.depth == 0 {
+            self.environment.session.begin_turn();
         }
         let before = self.spent;
         let ending = match self.work(task, events, cancel).await {
@@ -267,8 +272,8 @@ impl Agent {
         };
         // The variables of a skill are for one task. A sub-agent shares its agent's session, and
         // that agent's task goes on.
-        if self.outside.depth == 0 {
-            self.outside.session.clear_variables();
+        if self.environment.depth == 0 {
+            self.environment.session.clear_variables();
         }
         let ended = Ended { ending: ending.clone(), spent: self.spent };
         if let Err(error) = self.append(&SessionEntry::Ended(ended)).await
@@ -287,39 +292,7 @@ impl Agent {
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<TaskEnd, AgentError> {
-        // Repetitions in an earlier task don't count in this one.
-        self.repetition.clear();
-        self.broken = 0;
-        self.denied = false;
-        let settings = self.settings.clone();
-        events.event(RunEvent::Task {
-            text: text_of(&task),
-            provider: settings.provider.clone(),
-            model: settings.model.clone(),
-            context: settings.context_tokens,
-        });
-        self.utility = UtilityGate::new(&text_of(&task));
-        let notices = self.choose_tools(&task).await?;
-        let _entry = self.enter_desk()?;
-        let in_text = settings.is_local || !settings.native_tools;
-        let mut offered = if in_text { self.tools.clone() } else { Vec::new() };
-        if in_text && self.chosen.is_some() {
-            offered.push(Arc::clone(&FIND));
-        }
-        self.forms.offer(&settings, &offered);
-        let tools = (self.recorded_tools.as_ref() != Some(&offered)).then(|| offered.clone());
-        self.recorded_tools = Some(offered);
-        for call in self.lost_calls() {
-            let content = vec![Part::Text(LOST.to_owned())];
-            let lost = RecordedResult::new(&call, content, Some(Category::Cancelled));
-            self.append(&SessionEntry::Result(lost)).await?;
-        }
-        let chosen = self.chosen.clone();
-        self.append(&SessionEntry::Task(Task { parts: task, settings, tools, chosen })).await?;
-        for text in notices {
-            self.notice(text, events).await?;
-        }
-        self.measure();
+        let _entry = self.start_task(task, events).await?;
         loop {
             if cancel.is_cancelled() {
                 return Ok(TaskEnd::new(EndKind::Cancelled, ""));
@@ -335,43 +308,20 @@ impl Agent {
             let Some(asked_model) = budget.ask() else {
                 return Ok(TaskEnd::new(EndKind::Budget, budget.all_turns()));
             };
-            let turn = self.turn();
-            let offered = self.forms.offered.as_ref();
-            let mut splitter =
-                offered.map(|offered| CallSplitter::new(offered, self.forms.is_lenient));
-            let mut notices = Vec::new();
-            let asked = tokio::time::timeout(
-                time,
-                self.outside.ask(
-                    &turn,
-                    &mut |event| notices.extend(part(event, splitter.as_mut(), &mut *events)),
-                    cancel,
-                ),
-            )
-            .await;
-            drop(asked_model);
-            if let Some(splitter) = splitter {
-                show(splitter.finish(&FindOptions::default()).0, events);
-            }
-            for text in notices {
-                self.append(&SessionEntry::Notice(text)).await?;
-            }
-            let answer = match asked {
+
+            let answer = match self.ask_model(asked_model, time, events, cancel).await? {
+                Some(Ok(answer)) => answer,
                 // The next check of the limits ends the task.
-                Err(_) => continue,
-                Ok(Ok(answer)) => answer,
-                Ok(Err(AskError::Cancelled)) => return Ok(TaskEnd::new(EndKind::Cancelled, "")),
-                Ok(Err(error @ AskError::ContextFull(_))) => {
-                    // The model reads less than the configuration says.
-                    if self.prune(context::LAST, events).await? {
+                None => continue,
+                Some(Err(AskError::Cancelled)) => {
+                    return Ok(TaskEnd::new(EndKind::Cancelled, ""));
+                }
+                Some(Err(error)) => {
+                    // The model may read less than the configuration says.
+                    let is_full = matches!(error, AskError::ContextFull(_));
+                    if is_full && self.make_room(events, cancel).await? {
                         continue;
                     }
-                    match self.compress(CompressionMethod::Triggered, events, cancel).await? {
-                        Ok(()) => continue,
-                        Err(_) => return Ok(TaskEnd::new(EndKind::Error, error.to_string())),
-                    }
-                }
-                Ok(Err(error @ AskError::Failed(_))) => {
                     return Ok(TaskEnd::new(EndKind::Error, error.to_string()));
                 }
             };
@@ -381,39 +331,144 @@ impl Agent {
         }
     }
 
+    /// Offers the tools for a task, and records the task. The agent's sub-agents find the agent
+    /// until the returned entry is dropped.
+    async fn start_task(
+        &mut self,
+        task: Vec<Part>,
+        events: &mut dyn RunEvents,
+    ) -> Result<Option<RegistryEntry>, AgentError> {
+        // Repetitions in an earlier task don't count in this one.
+        self.repetition.clear();
+        self.broken = 0;
+        self.denied = false;
+        let settings = self.settings.clone();
+        events.event(RunEvent::Task {
+            text: text_of(&task),
+            provider: settings.provider.clone(),
+            model: settings.model.clone(),
+            context: settings.context_tokens,
+        });
+
+        self.utility = UtilityGate::new(&text_of(&task));
+        let notices = self.choose_tools(&task).await?;
+        let entry = self.register()?;
+        let tools = self.offer_in_text();
+        for call in self.lost_calls() {
+            let content = vec![Part::Text(LOST.to_owned())];
+            let lost = RecordedResult::new(&call, content, Some(Category::Cancelled));
+            self.append(&SessionEntry::Result(lost)).await?;
+        }
+
+        let chosen = self.chosen.clone();
+        self.append(&SessionEntry::Task(Task { parts: task, settings, tools, chosen })).await?;
+        for text in notices {
+            self.notice(text, events).await?;
+        }
+        self.measure();
+        Ok(entry)
+    }
+
+    /// Offers the tools that the model may call in its text. Returns these tools, or `None` if the
+    /// session's file has them already.
+    fn offer_in_text(&mut self) -> Option<Vec<Arc<Definition>>> {
+        let mut offered = Vec::new();
+        if self.settings.is_local || !self.settings.native_tools {
+            offered.clone_from(&self.tools);
+            if self.chosen.is_some() {
+                offered.push(Arc::clone(&FIND));
+            }
+        }
+        self.forms.offer(&self.settings, &offered);
+        if self.recorded_tools.as_ref() == Some(&offered) {
+            return None;
+        }
+        self.recorded_tools = Some(offered.clone());
+        Some(offered)
+    }
+
+    /// Asks the model, and shows its answer while it comes. Returns `None` if the time is over
+    /// before the answer is complete.
+    async fn ask_model(
+        &mut self,
+        asked_model: AskedModel<'_>,
+        time: Duration,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Result<ModelAnswer, AskError>>, AgentError> {
+        let turn = self.turn();
+        let offered = self.forms.offered.as_ref();
+        let mut splitter = offered.map(|offered| CallSplitter::new(offered, self.forms.is_lenient));
+        let mut notices = Vec::new();
+        let answer = tokio::time::timeout(
+            time,
+            self.environment.ask(
+                &turn,
+                &mut |event| notices.extend(show_event(event, splitter.as_mut(), &mut *events)),
+                cancel,
+            ),
+        )
+        .await;
+        drop(asked_model);
+
+        if let Some(splitter) = splitter {
+            let (shown, _) = splitter.finish(&FindOptions::default());
+            show(shown, events);
+        }
+        for text in notices {
+            self.append(&SessionEntry::Notice(text)).await?;
+        }
+        Ok(answer.ok())
+    }
+
+    /// Makes the context smaller. Returns `false` if nothing could be left out or summarised.
+    async fn make_room(
+        &mut self,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<bool, AgentError> {
+        if self.prune(context::LAST, events).await? {
+            return Ok(true);
+        }
+        let result = self.compress(CompressionMethod::Triggered, events, cancel).await?;
+        Ok(result.is_ok())
+    }
+
     /// Starts the budget and the clock of a task.
     fn begin(&mut self, budget: Option<Arc<TaskBudget>>) {
         self.budget = budget.unwrap_or_else(|| Arc::new(TaskBudget::new(&self.settings)));
-        self.clock = TaskClock::start(self.settings.max_time, self.outside.waited());
+        self.clock = TaskClock::start(self.settings.max_time, self.environment.waited());
     }
 
     /// Registers the agent, so that its sub-agents find it, until the entry is dropped.
-    fn enter_desk(&mut self) -> Result<Option<DeskEntry>, AgentError> {
-        let Some(desk) = &self.desk else { return Ok(None) };
-        let offered = self.outside.offered()?;
+    fn register(&mut self) -> Result<Option<RegistryEntry>, AgentError> {
+        let Some(registry) = &self.registry else { return Ok(None) };
+        let offered = self.environment.offered()?;
+        let tools = offered.iter().map(|tool| tool.definition.name.clone()).collect();
         let delegator = Arc::new(ParentAgent::new(
-            Arc::clone(&self.outside),
+            Arc::clone(&self.environment),
             self.settings.clone(),
-            offered.iter().map(|tool| tool.definition.name.clone()).collect(),
+            tools,
             Arc::clone(&self.budget),
             self.clock,
-            desk.places(),
+            registry.places(),
         ));
-        let entry = desk.enter(&delegator);
+        let entry = registry.register(&delegator);
         self.delegator = Some(delegator);
         Ok(Some(entry))
     }
 
-    /// Sets the tools for a task: the tools that the host offers now, or the ones that were chosen
-    /// once for the session if these are too many. With a fixed choice, the provider reads the same
-    /// text each time. Returns notices for the person.
+    /// Sets the tools for a task: the tools that the host offers now, or a choice for the whole
+    /// session if these are too many. With a fixed choice, the provider reads the same text each
+    /// time. Returns notices for the person.
     async fn choose_tools(&mut self, task: &[Part]) -> Result<Vec<String>, AgentError> {
-        let offered = self.outside.offered()?;
+        let offered = self.environment.offered()?;
         let mut notices = Vec::new();
         if self.chosen.is_none() {
             let choice =
-                chosen::choose(&self.outside, &offered, &text_of(task), &self.settings).await;
-            (self.chosen, notices) = (choice.tools, choice.notices);
+                chosen::choose(&self.environment, &offered, &text_of(task), &self.settings).await;
+            self.chosen = choice.tools;
+            notices = choice.notices;
         }
         let all = offered.into_iter().map(|tool| tool.definition).collect();
         self.tools = match &self.chosen {
@@ -423,15 +478,14 @@ impl Agent {
         Ok(notices)
     }
 
-    /// The calls of the last answer that have no result, because Toolhold was killed.
+    /// Returns the calls of the last answer that have no result, because Toolhold was killed.
     fn lost_calls(&mut self) -> Vec<ReadyCall> {
         let Some((number, answer, results)) = self.conversation.last_answer() else {
             return Vec::new();
         };
-        let lost = self.forms.wanted(&answer, number).calls.into_iter();
-        lost.filter(|call| !results.contains(&call.id))
-            .map(|call| ReadyCall::without_arguments(&call.id, &call.name))
-            .collect()
+        let calls = self.forms.wanted(&answer, number).calls;
+        let lost = calls.iter().filter(|call| !results.contains(&call.id));
+        lost.map(|call| ReadyCall::without_arguments(&call.id, &call.name)).collect()
     }
 
     /// Takes an answer of the model, and makes its calls.
@@ -449,15 +503,15 @@ impl Agent {
         }
         let number = self.append(&SessionEntry::Answer(answer.clone())).await?;
         let wanted = self.forms.wanted(&answer, number);
-        let said = RunEvent::Answer {
+        events.event(RunEvent::Answer {
             text: wanted.text.clone(),
             calls: wanted.calls.len(),
             spent: self.spent.since(&before),
-        };
-        events.event(said);
+        });
         if let Some(text) = &wanted.notice {
             self.notice(text.clone(), events).await?;
         }
+
         // Answers that consist of calls alone are checked call by call.
         if !wanted.text.trim().is_empty()
             && let Some(repeated) = self.repetition.check_output(&answer_digest(&wanted))
@@ -506,7 +560,8 @@ impl Agent {
         Ok(Next::Ask)
     }
 
-    /// Makes calls: consecutive calls that only read at once, the other calls in their order.
+    /// Makes the calls of an answer. Consecutive calls that only read run at once, and other calls
+    /// run one after another. `is_cut`: whether the answer is truncated.
     async fn make(
         &mut self,
         wanted: Wanted,
@@ -514,7 +569,7 @@ impl Agent {
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<Next, AgentError> {
-        let last = wanted.calls.len();
+        let count = wanted.calls.len();
         let mut all_denied = true;
         let mut ending = None;
         let mut queue: Vec<ReadyCall> = Vec::new();
@@ -524,7 +579,7 @@ impl Agent {
                 Err(error) => {
                     let ready = ReadyCall::without_arguments(&call.id, &call.name);
                     self.flush(&mut queue, &mut all_denied, events, cancel).await?;
-                    let is_last = at + 1 == last;
+                    let is_last = at + 1 == count;
                     let error = if is_cut && is_last { ArgumentsError::Cut } else { error };
                     let text = calls::invalid(error);
                     self.refuse(&ready, &text, Category::InvalidParameters, events).await?;
@@ -533,8 +588,8 @@ impl Agent {
                 }
             };
             let stripped = strip(&mut arguments);
-            let read_only = self.outside.reads(&call.name, &arguments);
-            let ready = ReadyCall {
+            let read_only = self.environment.reads(&call.name, &arguments);
+            let mut ready = ReadyCall {
                 id: call.id,
                 name: call.name,
                 arguments,
@@ -542,19 +597,20 @@ impl Agent {
                 is_doubtful: call.is_doubtful,
                 warning: None,
             };
+
             let repeated = self.repetition.before(&ready.name, &ready.arguments, read_only);
-            let refusal = match (&repeated, stripped) {
-                (Some(repeated), _) if repeated.reaction != Reaction::Warn => {
-                    if repeated.reaction == Reaction::Break {
-                        ending = Some(TaskEnd::new(EndKind::GaveUp, repeated.to_string()));
-                    }
-                    Some((repeated.to_string(), Category::PolicyBlocked))
+            let mut refusal = None;
+            if stripped == Stripped::Everything {
+                refusal = Some((ONLY_THOUGHTS.to_owned(), Category::InvalidParameters));
+            }
+            if let Some(repeated) = &repeated
+                && repeated.reaction != Reaction::Warn
+            {
+                refusal = Some((repeated.to_string(), Category::PolicyBlocked));
+                if repeated.reaction == Reaction::Break {
+                    ending = Some(TaskEnd::new(EndKind::GaveUp, repeated.to_string()));
                 }
-                (_, Stripped::Everything) => {
-                    Some((ONLY_THOUGHTS.to_owned(), Category::InvalidParameters))
-                }
-                _ => None,
-            };
+            }
             if let Some((text, category)) = refusal {
                 self.flush(&mut queue, &mut all_denied, events, cancel).await?;
                 self.repetition.after(&ready.name, &ready.arguments, read_only, None);
@@ -565,15 +621,7 @@ impl Agent {
             if ready.name == COMPRESS {
                 self.flush(&mut queue, &mut all_denied, events, cancel).await?;
                 all_denied = false;
-                begins(&ready, events);
-                let done = self.compress(CompressionMethod::Autonomous, events, cancel).await?;
-                let (text, category) = match done {
-                    Ok(()) => ("The older part is summarised.".to_owned(), None),
-                    Err(error) => (error.to_string(), Some(Category::PermanentFailure)),
-                };
-                self.repetition.after(&ready.name, &ready.arguments, false, Some(&text));
-                let result = RecordedResult::new(&ready, vec![Part::Text(text)], category);
-                self.finish(result, events).await?;
+                self.answer_compress(&ready, events, cancel).await?;
                 continue;
             }
             if ready.name == FIND_TOOLS && self.chosen.is_some() {
@@ -591,20 +639,37 @@ impl Agent {
                 all_denied = false;
                 continue;
             }
-            let warning = repeated.map(|repeated| repeated.to_string());
-            let ready = ReadyCall { warning, ..ready };
-            let acts = !ready.read_only;
-            if acts || queue.len() >= AT_ONCE {
+
+            ready.warning = repeated.map(|repeated| repeated.to_string());
+            if !read_only || queue.len() >= AT_ONCE {
                 self.flush(&mut queue, &mut all_denied, events, cancel).await?;
             }
             queue.push(ready);
-            if acts {
+            if !read_only {
                 self.flush(&mut queue, &mut all_denied, events, cancel).await?;
             }
         }
         self.flush(&mut queue, &mut all_denied, events, cancel).await?;
         self.denied = all_denied;
         Ok(ending.map_or(Next::Ask, Next::End))
+    }
+
+    /// Answers a call of `compress_context`.
+    async fn answer_compress(
+        &mut self,
+        call: &ReadyCall,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<(), AgentError> {
+        begins(call, events);
+        let compressed = self.compress(CompressionMethod::Autonomous, events, cancel).await?;
+        let (text, category) = match compressed {
+            Ok(()) => ("The older part is summarised.".to_owned(), None),
+            Err(error) => (error.to_string(), Some(Category::PermanentFailure)),
+        };
+        self.repetition.after(&call.name, &call.arguments, false, Some(&text));
+        let result = RecordedResult::new(call, vec![Part::Text(text)], category);
+        self.finish(result, events).await
     }
 
     fn turn(&self) -> Turn {
@@ -630,7 +695,7 @@ impl Agent {
                 let text = text_of(&task.parts);
                 self.meter.add(text.len());
                 // Another agent's task may repeat a text that a page gave that agent.
-                match self.outside.depth {
+                match self.environment.depth {
                     0 => self.forms.earlier.add_message(&text),
                     _ => self.forms.earlier.add(&text),
                 }
@@ -650,23 +715,25 @@ impl Agent {
 }
 
 impl Agent {
-    /// The time that is left for the task. `None`: the time is over.
+    /// Returns the time that is left for the task, or `None` if the time is over.
     fn time_left(&self) -> Option<Duration> {
-        self.clock.left(self.outside.waited())
+        self.clock.left(self.environment.waited())
     }
 
-    /// The limit that is reached.
+    /// Returns a message about the limit that is reached, or `None` if no limit is reached.
     fn reached_limit(&self) -> Option<String> {
-        self.budget.reached().or_else(|| {
-            let secs = self.settings.max_time.as_secs();
-            let limit = match self.outside.depth {
-                0 => "`max_secs` in [agent]",
-                _ => "`timeout` of its call, or what was left of `max_secs` in [agent]",
-            };
-            self.time_left()
-                .is_none()
-                .then(|| format!("the task took {secs} s, the limit: {limit}"))
-        })
+        if let Some(reason) = self.budget.reached() {
+            return Some(reason);
+        }
+        if self.time_left().is_some() {
+            return None;
+        }
+        let secs = self.settings.max_time.as_secs();
+        let limit = match self.environment.depth {
+            0 => "`max_secs` in [agent]",
+            _ => "`timeout` of its call, or what was left of `max_secs` in [agent]",
+        };
+        Some(format!("the task took {secs} s, the limit: {limit}"))
     }
 
     /// Counts an answer of a model.
@@ -677,8 +744,8 @@ impl Agent {
 
     /// Counts the tokens and costs of finished sub-agents.
     async fn count_delegated(&mut self) -> Result<(), AgentError> {
-        let finished = self.delegator.as_ref().map(|it| it.take_finished()).unwrap_or_default();
-        for delegated in finished {
+        let Some(delegator) = &self.delegator else { return Ok(()) };
+        for delegated in delegator.take_finished() {
             self.spent.add_all(&delegated.spent);
             self.append(&SessionEntry::Delegated(delegated)).await?;
         }
@@ -686,7 +753,7 @@ impl Agent {
     }
 }
 
-/// The text and the calls of an answer, without IDs, to find repeated answers.
+/// Returns the text and the calls of an answer, without IDs, to find repeated answers.
 fn answer_digest(wanted: &Wanted) -> String {
     let calls = wanted.calls.iter().map(|call| {
         let arguments = call.arguments.as_ref().map(Value::to_string).unwrap_or_default();

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use toolhold_core::text::neutral;
 use toolhold_core::{CancellationToken, Category, fenced, without_fence_keys};
 use toolhold_models::Part;
@@ -35,35 +36,53 @@ impl Agent {
         let calls = std::mem::take(queue);
         let answered = self.call_in_time(&calls, events, cancel).await;
         self.count_delegated().await?;
+        // The first entry of these calls has their number, and the other entries have 0.
         let mut begun = calls.len();
         for (call, answered) in calls.into_iter().zip(answered) {
-            let (mut answered, note) =
-                self.correct(&call, answered, &mut begun, events, cancel).await?;
-            // Two summaries of one result differ, so the check for repetitions comes before.
-            let text = text_of(&answered.result.result.content);
-            let text = without_fence_keys(&text);
-            self.repetition.after(&call.name, &call.arguments, call.read_only, Some(&text));
-            let doubts = self.doubt_call(&call, &answered);
-            let summary = self.summarise_result(&call, &mut answered, cancel).await?;
-            let mut result = answered.result;
-            result.begun = std::mem::take(&mut begun);
-            let category = result.category.as_deref();
-            *all_denied &= matches!(category, Some("policy_blocked" | "confirmation_required"));
-            let doubted = doubts.iter().map(PathWarning::for_model);
-            let warnings = note.into_iter().chain(call.warning).chain(doubted);
-            result.result.content.extend(warnings.map(Part::Text));
-            self.finish(result, events).await?;
-            let doubts = doubts.iter().map(PathWarning::for_person);
-            for text in doubts.chain(summary) {
-                self.notice(text, events).await?;
+            let is_denied = self.record_call(call, answered, &mut begun, events, cancel).await?;
+            if !is_denied {
+                *all_denied = false;
             }
         }
         Ok(())
     }
 
+    /// Corrects, checks and records an answered call. Returns whether the call was denied.
+    async fn record_call(
+        &mut self,
+        call: ReadyCall,
+        answered: AnsweredCall,
+        begun: &mut usize,
+        events: &mut dyn RunEvents,
+        cancel: &CancellationToken,
+    ) -> Result<bool, AgentError> {
+        let (mut answered, note) = self.correct(&call, answered, begun, events, cancel).await?;
+        // Two summaries of one result differ, so the check for repetitions comes before.
+        let text = text_of(&answered.result.result.content);
+        let compared = without_fence_keys(&text);
+        self.repetition.after(&call.name, &call.arguments, call.read_only, Some(&compared));
+        let path_warnings = self.doubt_call(&call, &answered);
+        let unsummarised = self.summarise_result(&call, &mut answered, cancel).await?;
+
+        let mut result = answered.result;
+        result.begun = std::mem::take(begun);
+        let category = result.category.as_deref();
+        let is_denied = matches!(category, Some("policy_blocked" | "confirmation_required"));
+        let for_model = path_warnings.iter().map(PathWarning::for_model);
+        let warnings = note.into_iter().chain(call.warning).chain(for_model);
+        result.result.content.extend(warnings.map(Part::Text));
+        self.finish(result, events).await?;
+
+        let for_person = path_warnings.iter().map(PathWarning::for_person);
+        for text in for_person.chain(unsummarised) {
+            self.notice(text, events).await?;
+        }
+        Ok(is_denied)
+    }
+
     /// Has the arguments of a call corrected if they don't match the tool's schema, and makes the
-    /// call once more. The new call passes every gate, as the first one would have. Also returns
-    /// the note for the model.
+    /// call once more. The new call passes every gate, as the first call would have. Returns the
+    /// answered call and a note for the model.
     async fn correct(
         &mut self,
         call: &ReadyCall,
@@ -79,11 +98,14 @@ impl Agent {
         if time.is_zero() || self.reached_limit().is_some() {
             return Ok((answered, None));
         }
-        let Some(tool) = self.outside.host.tool(&call.name) else { return Ok((answered, None)) };
+        let Some(tool) = self.environment.host.tool(&call.name) else {
+            return Ok((answered, None));
+        };
         let turn = correct::correction_turn(corrector, &tool, &call.arguments, error);
         let Some(turn) = turn else { return Ok((answered, None)) };
-        let asked = tokio::time::timeout(time, self.outside.ask_corrector(&turn, cancel)).await;
-        let (usage, corrected) = match asked {
+
+        let asking = self.environment.ask_corrector(&turn, cancel);
+        let (usage, corrected) = match tokio::time::timeout(time, asking).await {
             Err(_) => (None, Err(CorrectionError::Late(time))),
             Ok(None | Some(Err(AskError::Cancelled))) => return Ok((answered, None)),
             Ok(Some(Err(error))) => (None, Err(error.into())),
@@ -92,38 +114,50 @@ impl Agent {
             }
         };
         let prices = corrector.prices;
-        let by = format!("{}/{}", corrector.provider, corrector.model);
+        let corrector_name = format!("{}/{}", corrector.provider, corrector.model);
         if let Some(usage) = &usage {
             self.spend(usage, &prices);
         }
-        let what = format!("the arguments of `{}` don't match its schema", tool.name);
+
+        let fault = format!("the arguments of `{}` don't match its schema", tool.name);
         let notice = match &corrected {
-            Ok(arguments) => format!("{what}; {by} corrected them: {}", correct::shown(arguments)),
-            Err(error) => format!("{what}, and {by} didn't correct them: {error}"),
+            Ok(arguments) => {
+                format!("{fault}; {corrector_name} corrected them: {}", correct::shown(arguments))
+            }
+            Err(error) => format!("{fault}, and {corrector_name} didn't correct them: {error}"),
         };
         let entry =
             Corrected { call: call.id.clone(), begun: std::mem::take(begun), notice, usage };
         self.append(&SessionEntry::Corrected(entry.clone())).await?;
         events.event(RunEvent::Notice { text: entry.notice });
-        let Ok(mut arguments) = corrected else { return Ok((answered, None)) };
-        strip(&mut arguments);
-        let read_only = self.outside.reads(&call.name, &arguments);
-        // The other model may have read what this one didn't, or be led by it.
-        let is_doubtful = call.is_doubtful
-            || self.forms.offered.is_some() && is_echo(&self.forms.earlier, &call.name, &arguments);
-        let again = ReadyCall { arguments, read_only, is_doubtful, ..call.clone() };
-        let made = self.call_in_time(std::slice::from_ref(&again), events, cancel).await.pop();
-        // If they don't match either, the model is told what was wrong with its own.
-        let Some(made) = made.filter(|made| made.unfit.is_none()) else {
-            return Ok((answered, None));
-        };
-        let error = answered.unfit.unwrap_or_default();
-        let note = correct::note(&by, &again.arguments, &error);
-        Ok((made, Some(note)))
+
+        let Ok(arguments) = corrected else { return Ok((answered, None)) };
+        let corrected_call = self.corrected_call(call, arguments);
+        let calls = std::slice::from_ref(&corrected_call);
+        match self.call_in_time(calls, events, cancel).await.pop() {
+            Some(second) if second.unfit.is_none() => {
+                let error = answered.unfit.unwrap_or_default();
+                let note = correct::note(&corrector_name, &corrected_call.arguments, &error);
+                Ok((second, Some(note)))
+            }
+            // The model gets the error about its own arguments.
+            _ => Ok((answered, None)),
+        }
     }
 
-    /// Puts a summary into the place of a result that was cut. If there is none, the result stays,
-    /// and the reason for the person is returned.
+    /// Returns a call with corrected arguments.
+    fn corrected_call(&self, call: &ReadyCall, mut arguments: Value) -> ReadyCall {
+        strip(&mut arguments);
+        let read_only = self.environment.reads(&call.name, &arguments);
+        // The correcting model may repeat a text, or follow its instructions.
+        let may_be_echo =
+            self.forms.offered.is_some() && is_echo(&self.forms.earlier, &call.name, &arguments);
+        let is_doubtful = call.is_doubtful || may_be_echo;
+        ReadyCall { arguments, read_only, is_doubtful, ..call.clone() }
+    }
+
+    /// Replaces a result that was cut with a summary. If there is no summary, the result stays, and
+    /// the reason for the person is returned.
     async fn summarise_result(
         &mut self,
         call: &ReadyCall,
@@ -143,39 +177,43 @@ impl Agent {
         let Some(turn) = context::result_turn(&self.settings, call, &text) else {
             return Ok(None);
         };
+
         let answer = match self.summarise(&turn, cancel).await {
             Ok(answer) => answer,
             Err(error) => return Ok(Some(not_summarised(&cut.tool, error))),
         };
         self.append(&SessionEntry::Summary(answer.usage)).await?;
-        let summary = answer.text();
-        let summary = neutral(summary.trim());
+        let written = answer.text();
+        let summary = neutral(written.trim());
         if summary.is_empty() {
             return Ok(Some(not_summarised(&cut.tool, SummaryError::Empty)));
         }
         if summary.len() >= text.len() {
             return Ok(Some(not_summarised(&cut.tool, SummaryError::Longer)));
         }
+
         let shown =
             if cut.is_untrusted { fenced(&cut.tool, &summary) } else { summary.into_owned() };
-        let told = format!(
+        let explanation = format!(
             "[This is a summary by {} of a result that is too long. To see the result itself, call read_overflow with id \"{}\" and offset 0.]",
             self.settings.summary_model, rest.id
         );
+        let replaced = result.content.split_off(first);
+        result.content.push(Part::Text(shown));
+        result.content.push(Part::Text(explanation));
         let notices = cut.notices.iter().map(|notice| format!("[{notice}]"));
-        let texts = [shown, told].into_iter().chain(notices).map(Part::Text);
-        let others = result.content.split_off(first).into_iter();
-        result.content.extend(texts);
-        result.content.extend(others.filter(|part| !matches!(part, Part::Text(_))));
+        result.content.extend(notices.map(Part::Text));
+        let images = replaced.into_iter().filter(|part| matches!(part, Part::Image { .. }));
+        result.content.extend(images);
         Ok(None)
     }
 
-    /// The paths of a failed call that look made up.
+    /// Returns warnings about the paths of a failed call that look made up.
     fn doubt_call(&self, call: &ReadyCall, answered: &AnsweredCall) -> Vec<PathWarning> {
         if !self.settings.hallucination_detection || !answered.result.result.failed {
             return Vec::new();
         }
-        let Some(tool) = self.outside.host.tool(&call.name) else { return Vec::new() };
+        let Some(tool) = self.environment.host.tool(&call.name) else { return Vec::new() };
         // Only the tool's own answer says whether a path exists, so a warning reveals nothing more.
         plausible::check_arguments(&tool, &call.arguments, |path| {
             !answered.is_missing || self.forms.earlier.name_path(path)
@@ -192,17 +230,15 @@ impl Agent {
             return Ok(());
         }
         let earlier = &self.forms.earlier;
-        let unseen: Vec<String> = plausible::paths_in(text)
-            .into_iter()
-            .filter(|path| !earlier.name_path(path))
-            .map(str::to_owned)
-            .collect();
-        let existing = self.outside.existing(unseen).await;
-        let doubts = plausible::check_text(text, |path| {
+        let mut paths = plausible::paths_in(text);
+        paths.retain(|path| !earlier.name_path(path));
+        let unseen: Vec<String> = paths.into_iter().map(str::to_owned).collect();
+        let existing = self.environment.existing(unseen).await;
+        let warnings = plausible::check_text(text, |path| {
             self.forms.earlier.name_path(path) || existing.contains(path)
         });
-        for doubt in doubts {
-            self.notice(doubt.for_person(), events).await?;
+        for warning in warnings {
+            self.notice(warning.for_person(), events).await?;
         }
         Ok(())
     }
@@ -216,13 +252,14 @@ impl Agent {
         begins(call, events);
         let is_native = self.settings.native_tools;
         let (found, notices) =
-            chosen::find(&self.outside, &self.tools, is_native, &call.arguments).await;
+            chosen::find(&self.environment, &self.tools, is_native, &call.arguments).await;
         let (text, category) = match found {
             Ok(text) => (text, None),
             Err(error) => (invalid(error), Some(Category::InvalidParameters)),
         };
         self.repetition.after(&call.name, &call.arguments, false, Some(&text));
-        self.finish(RecordedResult::new(call, vec![Part::Text(text)], category), events).await?;
+        let result = RecordedResult::new(call, vec![Part::Text(text)], category);
+        self.finish(result, events).await?;
         for text in notices {
             self.notice(text, events).await?;
         }
@@ -249,9 +286,9 @@ impl Agent {
         result: RecordedResult,
         events: &mut dyn RunEvents,
     ) -> Result<(), AgentError> {
-        let ended = result.event();
+        let event = result.event();
         self.append(&SessionEntry::Result(result)).await?;
-        events.event(ended);
+        events.event(event);
         Ok(())
     }
 
@@ -263,11 +300,11 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Vec<AnsweredCall> {
         let cancel = cancel.child_token();
-        let told = Arc::default();
-        let calling = self.outside.call_all(calls, &told, &cancel);
-        let mut calling = std::pin::pin!(told.pass_on(calling, events));
+        let live_events = Arc::default();
+        let calling = self.environment.call_all(calls, &live_events, &cancel);
+        let mut calling = std::pin::pin!(live_events.pass_on(calling, events));
         loop {
-            // Time in which a person is asked doesn't count.
+            // The time left grows while a person is asked, so it is read again after each wait.
             let Some(left) = self.time_left() else {
                 cancel.cancel();
                 return calling.await;
@@ -279,7 +316,7 @@ impl Agent {
     }
 }
 
-/// The notice for the person that a result isn't summarised.
+/// Returns the notice for the person that a result isn't summarised.
 fn not_summarised(tool: &str, error: SummaryError) -> String {
     format!("the result of `{tool}` isn't summarised: {error}")
 }

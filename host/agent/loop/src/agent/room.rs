@@ -36,7 +36,7 @@ impl Agent {
         recent: usize,
         events: &mut dyn RunEvents,
     ) -> Result<bool, AgentError> {
-        let pruned = context::prunable(self.conversation.said(), recent);
+        let pruned = context::prunable(self.conversation.context_messages(), recent);
         if pruned.is_empty() {
             return Ok(false);
         }
@@ -86,18 +86,17 @@ impl Agent {
         Ok(Next::End(TaskEnd::new(EndKind::Budget, reason)))
     }
 
-    /// Summarises the older part of the conversation. On failure everything stays as it is, and
-    /// the reason is returned.
+    /// Summarises the older part of the conversation. If that fails, the conversation doesn't
+    /// change, and the reason is returned.
     pub(super) async fn compress(
         &mut self,
         method: CompressionMethod,
         events: &mut dyn RunEvents,
         cancel: &CancellationToken,
     ) -> Result<Result<(), SummaryError>, AgentError> {
-        let Some(older) = context::older(self.conversation.said()) else {
+        let Some((through, text)) = context::older(self.conversation.context_messages()) else {
             return Ok(Err(SummaryError::NothingOlder));
         };
-        let (through, text) = older;
         let turn = context::summary_turn(&self.settings, text);
         let answer = match self.summarise(&turn, cancel).await {
             Ok(answer) => answer,
@@ -109,9 +108,8 @@ impl Agent {
             return Ok(Err(SummaryError::Empty));
         }
         let summary = self.conversation.summaries_with(summary);
-        let usage = answer.usage;
-        self.append(&SessionEntry::Compressed(Compressed { through, summary, method, usage }))
-            .await?;
+        let compressed = Compressed { through, summary, method, usage: answer.usage };
+        self.append(&SessionEntry::Compressed(compressed)).await?;
         if method != CompressionMethod::Autonomous {
             let text = "the older part of the conversation is summarised".to_owned();
             self.notice(text, events).await?;
@@ -128,8 +126,11 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<ModelAnswer, SummaryError> {
         let time = self.time_left().unwrap_or_default();
-        let asked = tokio::time::timeout(time, self.outside.summarise(turn, cancel)).await;
-        let answer = asked.map_err(|_| SummaryError::Time)??;
+        let asking = self.environment.summarise(turn, cancel);
+        let Ok(result) = tokio::time::timeout(time, asking).await else {
+            return Err(SummaryError::Time);
+        };
+        let answer = result?;
         let prices = self.settings.summary_prices;
         self.spend(&answer.usage, &prices);
         Ok(answer)
@@ -138,9 +139,10 @@ impl Agent {
     /// Measures the conversation again.
     pub(super) fn measure(&mut self) {
         let tools = self.tools.iter().map(|tool| context::size_of_tool(tool)).sum();
-        let messages = self.conversation.said().iter().map(|said| context::size(&said.message));
         let head = self.conversation.head().as_ref().map_or(0, context::size);
-        let around = [self.settings.system.len(), tools, head];
-        self.meter.replace(around.into_iter().chain(messages.collect::<Vec<_>>()));
+        let mut sizes = vec![self.settings.system.len(), tools, head];
+        let messages = self.conversation.context_messages().iter();
+        sizes.extend(messages.map(|message| context::size(&message.message)));
+        self.meter.replace(sizes);
     }
 }

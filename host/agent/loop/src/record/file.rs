@@ -103,7 +103,7 @@ impl SessionFile {
                 return Err(AgentError::io(&open.id)(std::io::Error::other(why)));
             }
             if let Err(error) = open.file.write_all(&line) {
-                // A part of a line would spoil the next one.
+                // A part of a line would spoil the next line.
                 let bytes = open.bytes;
                 let _ = open.file.set_len(bytes);
                 return Err(AgentError::io(&open.id)(error));

@@ -94,8 +94,8 @@ impl Kind {
 impl Recorded {
     /// Reads a session's file. Most of a long session isn't parsed.
     pub(crate) fn read(file: &mut File) -> io::Result<Self> {
-        let Lines { lines, is_damaged } = lines(file)?;
-        let mut read = Self {
+        let Lines { lines, is_damaged } = find_lines(file)?;
+        let mut recorded = Self {
             entries: lines.len(),
             bytes: lines.last().map_or(0, |line| line.at + line.len as u64 + 1),
             ..Self::default()
@@ -103,66 +103,79 @@ impl Recorded {
         let mut parser = LineParser { file, buffer: Vec::new() };
         if let Some(first) = lines.first() {
             match parser.parse(first)? {
-                SessionEntry::Began(began) => read.began = Some(began),
+                SessionEntry::Began(began) => recorded.began = Some(began),
                 _ => return Err(damaged("its first line doesn't start a session")),
             }
         }
         if is_damaged {
             return Err(damaged(format!("line {} isn't an entry", lines.len())));
         }
+
         if let Some(number) = lines.iter().rposition(|line| line.kind == Kind::Task)
             && let SessionEntry::Task(task) = parser.parse(&lines[number])?
         {
-            read.task = Some(task);
-            read.task_entry = number;
+            recorded.task = Some(task);
+            recorded.task_entry = number;
         }
         if let Some(line) = of_kind(&lines, Kind::Ended).next_back()
             && let SessionEntry::Ended(ended) = parser.parse(line)?
         {
-            read.ended = Some(ended);
+            recorded.ended = Some(ended);
         }
         if let Some(line) = of_kind(&lines, Kind::Compressed).next_back()
             && let SessionEntry::Compressed(compressed) = parser.parse(line)?
         {
-            read.summary = Some(compressed);
+            recorded.summary = Some(compressed);
         }
-        let mut replaced: HashMap<usize, CallResult> = HashMap::new();
-        for line in of_kind(&lines, Kind::Pruned) {
-            if let SessionEntry::Pruned(pruned) = parser.parse(line)? {
-                let pruned = pruned.into_iter();
-                replaced.extend(pruned.map(|Replacement { entry, result }| (entry, result)));
-            }
-        }
-        read.is_pruned = !replaced.is_empty();
-        let ended = lines.iter().rposition(|line| line.kind == Kind::Ended).unwrap_or(0);
-        for line in &lines[ended.min(lines.len())..] {
+        let replacements = read_replacements(&lines, &mut parser)?;
+        recorded.is_pruned = !replacements.is_empty();
+        recorded.read_costs(&lines, &mut parser)?;
+        recorded.read_conversation(&lines, replacements, &mut parser)?;
+        Ok(recorded)
+    }
+
+    /// Reads the tokens and costs since the last end of a task.
+    fn read_costs(&mut self, lines: &[Line], parser: &mut LineParser<'_>) -> io::Result<()> {
+        let last_end = lines.iter().rposition(|line| line.kind == Kind::Ended).unwrap_or(0);
+        for line in &lines[last_end..] {
             let costs =
                 [Kind::Answer, Kind::Compressed, Kind::Summary, Kind::Corrected, Kind::Delegated];
             if !costs.contains(&line.kind) {
                 continue;
             }
             match parser.parse(line)? {
-                SessionEntry::Answer(answer) => read.unended.push(answer.usage),
+                SessionEntry::Answer(answer) => self.unended.push(answer.usage),
                 SessionEntry::Compressed(compressed) => {
-                    read.unended_summaries.push(compressed.usage);
+                    self.unended_summaries.push(compressed.usage);
                 }
-                SessionEntry::Summary(usage) => read.unended_summaries.push(usage),
+                SessionEntry::Summary(usage) => self.unended_summaries.push(usage),
                 SessionEntry::Corrected(corrected) => {
-                    read.unended_corrections.extend(corrected.usage);
+                    self.unended_corrections.extend(corrected.usage);
                 }
                 SessionEntry::Delegated(delegated) => {
-                    read.unended_delegated.push(delegated.spent);
+                    self.unended_delegated.push(delegated.spent);
                 }
                 _ => {}
             }
         }
-        let from = read.summary.as_ref().map_or(0, |summary| summary.through.saturating_add(1));
+        Ok(())
+    }
+
+    /// Reads the entries of the conversation behind the summary. `replacements`: the results in
+    /// place of results that were left out, by the numbers of the entries.
+    fn read_conversation(
+        &mut self,
+        lines: &[Line],
+        mut replacements: HashMap<usize, CallResult>,
+        parser: &mut LineParser<'_>,
+    ) -> io::Result<()> {
+        let from = self.summary.as_ref().map_or(0, |summary| summary.through.saturating_add(1));
         for (number, line) in lines.iter().enumerate().skip(from) {
             if !matches!(line.kind, Kind::Task | Kind::Answer | Kind::Result | Kind::Note) {
                 continue;
             }
             let replacement = match line.kind {
-                Kind::Result => replaced.remove(&number),
+                Kind::Result => replacements.remove(&number),
                 _ => None,
             };
             let mut entry = match replacement {
@@ -174,10 +187,25 @@ impl Recorded {
                 task.tools = None;
                 task.chosen = None;
             }
-            read.conversation.push((number, entry));
+            self.conversation.push((number, entry));
         }
-        Ok(read)
+        Ok(())
     }
+}
+
+/// Reads the short results in place of results that were left out, by the numbers of the entries.
+fn read_replacements(
+    lines: &[Line],
+    parser: &mut LineParser<'_>,
+) -> io::Result<HashMap<usize, CallResult>> {
+    let mut replacements = HashMap::new();
+    for line in of_kind(lines, Kind::Pruned) {
+        if let SessionEntry::Pruned(pruned) = parser.parse(line)? {
+            let pruned = pruned.into_iter();
+            replacements.extend(pruned.map(|Replacement { entry, result }| (entry, result)));
+        }
+    }
+    Ok(replacements)
 }
 
 fn of_kind(lines: &[Line], kind: Kind) -> impl DoubleEndedIterator<Item = &Line> {
@@ -196,19 +224,20 @@ impl LineParser<'_> {
         self.file.seek(SeekFrom::Start(line.at))?;
         self.buffer.resize(line.len, 0);
         self.file.read_exact(&mut self.buffer)?;
-        serde_json::from_slice(&self.buffer).map_err(damaged).and_then(known)
+        parse_entry(&self.buffer)
     }
 }
 
 impl Recorded {
-    /// The tokens and costs of the whole session, including a task that was killed.
+    /// Returns the tokens and costs of the whole session, including a task that was killed.
     pub(crate) fn spent(&self) -> Spent {
         let mut spent = self.ended.as_ref().map(|ended| ended.spent).unwrap_or_default();
         if let Some(Task { settings, .. }) = &self.task {
             self.unended.iter().for_each(|usage| spent.add(usage, &settings.prices));
             let summaries = self.unended_summaries.iter();
             summaries.for_each(|usage| spent.add(usage, &settings.summary_prices));
-            let prices = settings.corrector.as_ref().map(|it| it.prices).unwrap_or_default();
+            let corrector = settings.corrector.as_ref();
+            let prices = corrector.map(|corrector| corrector.prices).unwrap_or_default();
             self.unended_corrections.iter().for_each(|usage| spent.add(usage, &prices));
             self.unended_delegated.iter().for_each(|other| spent.add_all(other));
         }
@@ -219,17 +248,18 @@ impl Recorded {
 /// The complete lines of a file.
 struct Lines {
     lines: Vec<Line>,
-    /// Whether the last line is no entry. No line after it was read, so that a file that is no
+    /// Whether the last line is no entry. The lines after it aren't read, so that a file that is no
     /// session takes no memory.
     is_damaged: bool,
 }
 
-fn lines(file: &mut File) -> io::Result<Lines> {
+/// Finds the lines of a file without keeping their text.
+fn find_lines(file: &mut File) -> io::Result<Lines> {
     file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::with_capacity(CHUNK, file);
     let mut lines = Vec::new();
     let mut at = 0;
-    // The start of the line, and its bytes so far.
+    // The first bytes of the line, which show the kind of its entry, and the length so far.
     let mut start = Vec::with_capacity(16);
     let mut len = 0;
     loop {
@@ -245,25 +275,27 @@ fn lines(file: &mut File) -> io::Result<Lines> {
         if len > MAX_LINE {
             return Err(damaged(format!("a line is longer than {MAX_LINE} bytes, the limit")));
         }
-        let taken = part.len() + usize::from(end.is_some());
-        reader.consume(taken);
-        if end.is_some() {
-            if lines.len() == MAX_ENTRIES {
-                return Err(damaged(format!("it has more than {MAX_ENTRIES} lines, the limit")));
-            }
-            let kind = Kind::from_line(&start);
-            lines.push(Line { at, len, kind });
-            if kind == Kind::Unknown {
-                return Ok(Lines { lines, is_damaged: true });
-            }
-            at += len as u64 + 1;
-            start = Vec::with_capacity(16);
-            len = 0;
+        let consumed = part.len() + usize::from(end.is_some());
+        reader.consume(consumed);
+        if end.is_none() {
+            continue;
         }
+
+        if lines.len() == MAX_ENTRIES {
+            return Err(damaged(format!("it has more than {MAX_ENTRIES} lines, the limit")));
+        }
+        let kind = Kind::from_line(&start);
+        lines.push(Line { at, len, kind });
+        if kind == Kind::Unknown {
+            return Ok(Lines { lines, is_damaged: true });
+        }
+        at += len as u64 + 1;
+        start.clear();
+        len = 0;
     }
 }
 
-/// All entries of a session's file, in order, one at a time.
+/// Reads all entries of a session's file, in order, one at a time.
 pub fn read_entries(file: File) -> impl Iterator<Item = io::Result<SessionEntry>> {
     let mut reader = BufReader::with_capacity(CHUNK, file);
     let mut line = Vec::new();
@@ -273,13 +305,14 @@ pub fn read_entries(file: File) -> impl Iterator<Item = io::Result<SessionEntry>
             Err(error) => Some(Err(error)),
             // A killed process left an incomplete line.
             Ok(_) if line.pop() != Some(b'\n') => None,
-            Ok(_) => Some(serde_json::from_slice(&line).map_err(damaged).and_then(known)),
+            Ok(_) => Some(parse_entry(&line)),
         }
     })
 }
 
-/// An entry of a version that is known.
-fn known(entry: SessionEntry) -> io::Result<SessionEntry> {
+/// Parses an entry, and checks the version of the session.
+fn parse_entry(line: &[u8]) -> io::Result<SessionEntry> {
+    let entry: SessionEntry = serde_json::from_slice(line).map_err(damaged)?;
     match &entry {
         SessionEntry::Began(began) if began.version != 1 => {
             Err(damaged(format!("version {} is unknown", began.version)))

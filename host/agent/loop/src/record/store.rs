@@ -1,5 +1,6 @@
 //! The folder of all sessions: creates, lists and finds sessions, and removes old ones.
 
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -9,12 +10,12 @@ use serde::Serialize;
 use toolhold_core::config::Folders;
 use toolhold_data_dir::PrivateFolder;
 
-use super::entry::{Began, SessionEntry};
+use super::entry::SessionEntry;
 use super::file::SessionFile;
 use super::load::Recorded;
 use crate::AgentError;
 
-/// Sessions that are looked at.
+/// Most sessions that are listed.
 const MAX_SESSIONS: usize = 100_000;
 
 /// Bytes of the first lines of a session, which have its directory and its first task.
@@ -53,13 +54,28 @@ struct SessionHead {
     within: Option<String>,
 }
 
+/// The file of a session.
+struct StoredFile {
+    id: String,
+    /// The time of the last change.
+    changed: SystemTime,
+    bytes: u64,
+}
+
+impl StoredFile {
+    /// Compares two files by the time of the last change, and then by their IDs.
+    fn newest_first(&self, other: &Self) -> Ordering {
+        other.changed.cmp(&self.changed).then(other.id.cmp(&self.id))
+    }
+}
+
 impl SessionStore {
-    /// The sessions in Toolhold's data folder.
+    /// Makes the store of the sessions in Toolhold's data folder.
     pub fn new(folders: &Folders) -> Self {
         Self { path: folders.data.join("agent") }
     }
 
-    /// A new session in this directory, whose file is at most `limit` bytes. Blocks.
+    /// Creates a session, whose file is at most `limit` bytes. Blocks.
     ///
     /// # Errors
     ///
@@ -71,7 +87,7 @@ impl SessionStore {
         Ok((file, id))
     }
 
-    /// The session of an ID, to go on with it. Blocks.
+    /// Opens the session with an ID, to go on with it. Blocks.
     ///
     /// # Errors
     ///
@@ -82,7 +98,7 @@ impl SessionStore {
         SessionFile::open(&folder, id, limit)
     }
 
-    /// The file of a session, for reading. Blocks.
+    /// Opens the file of a session for reading. Blocks.
     ///
     /// # Errors
     ///
@@ -98,15 +114,15 @@ impl SessionStore {
         })
     }
 
-    /// The sessions, the one that was changed last first. Blocks.
+    /// Lists the sessions, with the session that was changed last first. Blocks.
     ///
     /// # Errors
     ///
     /// The folder can't be read.
     pub fn list(&self, most: usize) -> Result<Vec<StoredSession>, AgentError> {
-        let mut found = self.found()?;
-        found.sort_by(|one, other| other.1.cmp(&one.1).then(other.0.cmp(&one.0)));
-        let sessions = found.into_iter().take(most).map(|(id, changed, bytes)| {
+        let mut files = self.files()?;
+        files.sort_by(StoredFile::newest_first);
+        let sessions = files.into_iter().take(most).map(|StoredFile { id, changed, bytes }| {
             let SessionHead { directory, title, within } = self.head(&id).unwrap_or_default();
             let changed = changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             StoredSession { id, changed: changed.as_secs(), bytes, directory, title, within }
@@ -114,21 +130,24 @@ impl SessionStore {
         Ok(sessions.collect())
     }
 
-    /// The session that was changed last in this directory. Blocks.
+    /// Returns the ID of the session that was changed last in this directory. Blocks.
     ///
     /// # Errors
     ///
     /// The folder can't be read.
     pub fn last_in(&self, directory: &str) -> Result<Option<String>, AgentError> {
-        let mut found = self.found()?;
-        found.sort_by(|one, other| other.1.cmp(&one.1).then(other.0.cmp(&one.0)));
-        let last = found.into_iter().find(|(id, ..)| {
-            // A session without a task is nothing to go on with.
-            self.head(id).is_some_and(|head| {
-                head.directory == directory && !head.title.is_empty() && head.within.is_none()
-            })
-        });
-        Ok(last.map(|(id, ..)| id))
+        let mut files = self.files()?;
+        files.sort_by(StoredFile::newest_first);
+        for file in files {
+            let Some(head) = self.head(&file.id) else { continue };
+            // A session without a task has nothing to go on with.
+            let has_task = !head.title.is_empty();
+            let is_of_person = head.within.is_none();
+            if head.directory == directory && has_task && is_of_person {
+                return Ok(Some(file.id));
+            }
+        }
+        Ok(None)
     }
 
     /// Removes a session. Blocks.
@@ -141,10 +160,9 @@ impl SessionStore {
         self.file(id)?;
         let folder = PrivateFolder::open(&self.path).map_err(self.failed())?;
         let lock_name = format!("{id}.lock");
-        let lock = folder
-            .try_lock(&lock_name)
-            .map_err(AgentError::io(id))?
-            .ok_or_else(|| AgentError::Running(id.to_owned()))?;
+        let Some(lock) = folder.try_lock(&lock_name).map_err(AgentError::io(id))? else {
+            return Err(AgentError::Running(id.to_owned()));
+        };
         let removed = folder.remove(&format!("{id}.jsonl"));
         drop(lock);
         let _ = folder.remove(&lock_name);
@@ -153,46 +171,49 @@ impl SessionStore {
 
     /// Removes the sessions that weren't changed for this time and don't run. Blocks.
     pub fn remove_old(&self, age: Duration) {
-        let Ok(found) = self.found() else { return };
+        let Ok(files) = self.files() else { return };
         let now = SystemTime::now();
-        for (id, changed, _) in found {
-            if now.duration_since(changed).is_ok_and(|since| since > age) {
-                let _ = self.remove(&id);
+        for file in files {
+            if now.duration_since(file.changed).is_ok_and(|since| since > age) {
+                let _ = self.remove(&file.id);
             }
         }
     }
 
-    /// The IDs with the time of the last change and the size.
-    fn found(&self) -> Result<Vec<(String, SystemTime, u64)>, AgentError> {
+    /// Lists the files of all sessions.
+    fn files(&self) -> Result<Vec<StoredFile>, AgentError> {
         let folder = match PrivateFolder::open(&self.path) {
             Ok(folder) => folder,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(self.failed()(error)),
         };
         let names = folder.names(2 * MAX_SESSIONS).map_err(self.failed())?;
-        let ids = names.iter().filter_map(|name| name.strip_suffix(".jsonl"));
-        let with_time = ids.filter(|id| is_id(id)).filter_map(|id| {
-            let metadata = std::fs::symlink_metadata(self.path.join(format!("{id}.jsonl"))).ok()?;
-            Some((id.to_owned(), metadata.modified().ok()?, metadata.len()))
-        });
-        Ok(with_time.collect())
+        let mut files = Vec::new();
+        for name in &names {
+            let Some(id) = name.strip_suffix(".jsonl") else { continue };
+            if !is_id(id) {
+                continue;
+            }
+            let Ok(metadata) = std::fs::symlink_metadata(self.path.join(name)) else { continue };
+            let Ok(changed) = metadata.modified() else { continue };
+            files.push(StoredFile { id: id.to_owned(), changed, bytes: metadata.len() });
+        }
+        Ok(files)
     }
 
     /// Reads the first lines of a session.
     fn head(&self, id: &str) -> Option<SessionHead> {
-        let mut lines = BufReader::new(self.file(id).ok()?.take(HEAD)).lines();
-        let SessionEntry::Began(Began { directory, within, .. }) =
-            serde_json::from_str(&lines.next()?.ok()?).ok()?
-        else {
-            return None;
-        };
+        let file = self.file(id).ok()?;
+        let mut lines = BufReader::new(file.take(HEAD)).lines();
+        let first = lines.next()?.ok()?;
+        let SessionEntry::Began(began) = serde_json::from_str(&first).ok()? else { return None };
         let task = lines.find_map(|line| match serde_json::from_str(&line.ok()?).ok()? {
             SessionEntry::Task(task) => Some(task),
             _ => None,
         });
-        let title = task.map(|task| crate::events::text_of(&task.parts)).unwrap_or_default();
-        let title = toolhold_core::text::neutral_line(toolhold_core::text::cut(&title, 200));
-        Some(SessionHead { directory, title, within })
+        let text = task.map(|task| crate::events::text_of(&task.parts)).unwrap_or_default();
+        let title = toolhold_core::text::neutral_line(toolhold_core::text::cut(&text, 200));
+        Some(SessionHead { directory: began.directory, title, within: began.within })
     }
 
     fn failed(&self) -> impl FnOnce(std::io::Error) -> AgentError + use<> {
@@ -201,7 +222,7 @@ impl SessionStore {
     }
 }
 
-/// An ID that sorts by time: the seconds since 1970, and random digits.
+/// Makes an ID that sorts by time: the seconds since 1970, and random digits.
 fn new_id() -> Result<String, AgentError> {
     let mut random = [0_u8; 6];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())

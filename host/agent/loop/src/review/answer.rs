@@ -7,9 +7,9 @@ use toolhold_models::{Block, FinishReason, ModelAnswer, ModelError, ModelErrorKi
 /// Bytes of an unclear answer in its reason.
 const MAX_SHOWN: usize = 200;
 
-/// The verdict of an answer. Its text has to be `ALLOW`, or has to begin with a line that is
-/// `DENY`; white space around them doesn't count. Any other text denies, so that a call whose text
-/// makes the model write something else doesn't get through.
+/// Reads the verdict in an answer. The text has to be `ALLOW`, or has to begin with a line that is
+/// `DENY`, apart from white space. Any other text denies, so that a call can't get through by
+/// making the model write something else.
 pub(crate) fn verdict(answer: &ModelAnswer) -> ReviewVerdict {
     match &answer.stop {
         FinishReason::End => {}
@@ -29,16 +29,16 @@ pub(crate) fn verdict(answer: &ModelAnswer) -> ReviewVerdict {
         return deny("the model gave several answers, or none");
     };
     let text = text.trim_ascii();
-    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
-    match first.trim_ascii() {
-        "ALLOW" if rest.is_empty() => ReviewVerdict::Allow,
-        "DENY" => match rest.trim_ascii() {
+    let (first_line, other_lines) = text.split_once('\n').unwrap_or((text, ""));
+    match first_line.trim_ascii() {
+        "ALLOW" if other_lines.is_empty() => ReviewVerdict::Allow,
+        "DENY" => match other_lines.trim_ascii() {
             "" => deny("the model gives no reason"),
             reason => deny(reason),
         },
         _ => {
-            let said = neutral_line(cut(text, MAX_SHOWN));
-            ReviewVerdict::Deny(format!("the model answered neither ALLOW nor DENY: {said}"))
+            let shown = neutral_line(cut(text, MAX_SHOWN));
+            ReviewVerdict::Deny(format!("the model answered neither ALLOW nor DENY: {shown}"))
         }
     }
 }
@@ -47,7 +47,7 @@ fn deny(reason: &str) -> ReviewVerdict {
     ReviewVerdict::Deny(reason.to_owned())
 }
 
-/// The text of a block, unless the text is blank. Thinking isn't text.
+/// Returns the text of a block, unless the text is blank. Thinking isn't text.
 fn text_of(block: &Block) -> Option<&str> {
     match block {
         Block::Text { text, .. } if !text.trim_ascii().is_empty() => Some(text),
@@ -55,8 +55,9 @@ fn text_of(block: &Block) -> Option<&str> {
     }
 }
 
-/// The verdict if there is no answer. A fault that the call's own text can cause denies: a request
-/// that is refused or too long, an answer without an end or a form. Any other fault is a failure.
+/// Returns the verdict if there is no answer. A fault that the call's own text can cause denies: a
+/// request that is refused or too long, or an answer that has no end or isn't valid. Any other
+/// fault is a failure.
 pub(crate) fn without_answer(error: &ModelError) -> ReviewVerdict {
     match error.kind {
         ModelErrorKind::Context

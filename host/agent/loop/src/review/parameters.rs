@@ -25,8 +25,9 @@ const MAX_SECRET: usize = 4096;
 const UNSEEN: &str =
     "it has a string in the form of a secret, which may hide something else from the model";
 
-/// The lines of a call's parameters. Each is a JSON string, a colon and a JSON string, and says how
-/// much of the value it leaves out. Nothing in them ends a line or a fence, or is invisible.
+/// Writes the lines of a call's parameters. Each line is a JSON string, a colon and a JSON string,
+/// and names the length of a truncated value. No text in a line ends the line or a fence, or is
+/// invisible.
 ///
 /// # Errors
 ///
@@ -95,7 +96,7 @@ impl Lines {
     }
 }
 
-/// The first `most` characters, and how many they are.
+/// Returns the first `most` characters, and their number.
 fn head(text: &str, most: usize) -> (&str, usize) {
     match text.char_indices().nth(most) {
         Some((end, _)) => (&text[..end], most),
@@ -110,7 +111,8 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// A JSON string in which every character is visible and none can be part of a fence.
+/// Returns a JSON string in which every character is visible and no character can be part of a
+/// fence.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -131,9 +133,9 @@ pub(crate) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Whether a character is shown as it is: printable ASCII without the backtick of fences, and
-/// letters of all scripts. Everything else is escaped: controls, directions, joiners, tags and the
-/// like have too many forms to list.
+/// Checks whether a character is shown without an escape: printable ASCII without the backtick of
+/// fences, and letters of all scripts. All other characters are escaped, because controls,
+/// directions, joiners, tags and the like have too many forms to list.
 fn is_plain(c: char) -> bool {
     match c {
         '`' => false,
@@ -144,9 +146,9 @@ fn is_plain(c: char) -> bool {
     }
 }
 
-/// The arguments with marks instead of secrets: values whose name says that they are secret, at any
-/// depth, and texts in a known form. This happens before anything is cut, so that no half of a
-/// secret is left.
+/// Replaces secrets in the arguments with marks: values whose name says that they are secret, at
+/// any depth, and texts in a known form. This happens before any value is truncated, so that no
+/// half of a secret is left.
 fn hide_secrets(arguments: &Value) -> Result<Value, &'static str> {
     // Meanwhile the length is a number, which isn't taken for a secret again.
     let named = by_name(arguments, false, &|value| {
@@ -186,8 +188,8 @@ fn by_name(value: &Value, is_hidden: bool, hide: &Hide<'_>) -> Result<Value, &'s
     })
 }
 
-/// Whether a text is one word, as secrets are, after the name of a scheme. A text that runs a
-/// command, or is more than a word, has spaces or marks of a shell.
+/// Checks whether a text is one word, as secrets are, after the name of a scheme. A text that runs
+/// a command, or is more than a word, has spaces or marks of a shell.
 fn is_bare(text: &str) -> bool {
     let schemes = ["Bearer ", "Basic ", "Token ", "token "];
     let word = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
@@ -197,20 +199,22 @@ fn is_bare(text: &str) -> bool {
 
 /// Checks that a mark in a text stands for one word.
 fn check_hidden(text: &str, shown: &str) -> Result<(), &'static str> {
-    let begin = count_same(text.chars(), shown.chars());
-    let most = text.chars().count().min(shown.chars().count()) - begin;
-    let end = count_same(text.chars().rev().take(most), shown.chars().rev());
-    let count = text.chars().count() - begin - end;
-    let hidden: String = text.chars().skip(begin).take(count).collect();
+    let text_length = text.chars().count();
+    let same_start = count_same(text.chars(), shown.chars());
+    // The start and the end may not overlap.
+    let most_end = text_length.min(shown.chars().count()) - same_start;
+    let same_end = count_same(text.chars().rev().take(most_end), shown.chars().rev());
+    let hidden_length = text_length - same_start - same_end;
+    let hidden: String = text.chars().skip(same_start).take(hidden_length).collect();
     if is_bare(&hidden) { Ok(()) } else { Err(UNSEEN) }
 }
 
-/// The number of characters that are the same before the first difference.
+/// Returns the number of characters that are the same before the first difference.
 fn count_same(one: impl Iterator<Item = char>, other: impl Iterator<Item = char>) -> usize {
     one.zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// Checks the same for all texts of a value.
+/// Checks that each mark in the texts of a value stands for one word.
 fn check_same(value: &Value, shown: &Value) -> Result<(), &'static str> {
     match (value, shown) {
         (Value::Object(fields), Value::Object(others)) => {
@@ -232,13 +236,13 @@ fn check_same(value: &Value, shown: &Value) -> Result<(), &'static str> {
     }
 }
 
-/// Whether a name says that its value is secret: by one of its words.
+/// Checks whether a word of a name says that the value is secret.
 fn is_secret(name: &str) -> bool {
     let mut words = vec![String::new()];
     let mut was_small = false;
     for c in name.chars() {
-        let is_new = !c.is_alphanumeric() || c.is_uppercase() && was_small;
-        if is_new {
+        let begins_camel_word = c.is_uppercase() && was_small;
+        if !c.is_alphanumeric() || begins_camel_word {
             words.push(String::new());
         }
         was_small = c.is_lowercase();

@@ -57,8 +57,8 @@ impl Choice {
 }
 
 impl ModelReviewer {
-    /// `None`: the configuration wants no reviews, or names no provider for them. The records of
-    /// the requests name `front_end`.
+    /// Makes the reviewer of the configuration. Returns `None` if reviews aren't enabled, or if
+    /// their provider isn't configured. The records of the requests name `front_end`.
     pub fn from_config(
         config: &Config,
         folders: &Folders,
@@ -85,7 +85,7 @@ impl ModelReviewer {
         })
     }
 
-    /// The model, chosen once.
+    /// Returns the model, which is chosen once.
     ///
     /// # Errors
     ///
@@ -110,8 +110,8 @@ impl CallReviewer for ModelReviewer {
                 Ok(model) => model,
                 Err(error) => return ReviewVerdict::Failed(error.to_string()),
             };
-            let turn = review_turn(call, model.model(), self.thinking.clone(), self.max_output);
-            let turn = match turn {
+            let thinking = self.thinking.clone();
+            let turn = match review_turn(call, model.model(), thinking, self.max_output) {
                 Ok(turn) => turn,
                 Err(why) => return ReviewVerdict::Deny(why.to_owned()),
             };

@@ -30,7 +30,8 @@ nothing else.
 The policies:
 ";
 
-/// The request for a verdict about a call. It has no tools and nothing of the conversation.
+/// Makes the request for a verdict about a call. The request has no tools and nothing of the
+/// conversation.
 ///
 /// # Errors
 ///
@@ -41,29 +42,32 @@ pub(crate) fn review_turn(
     thinking: ThinkingLevel,
     max_output: u32,
 ) -> Result<Turn, &'static str> {
-    let policies = call.policies.iter().enumerate();
-    let numbered = policies.map(|(index, policy)| format!("{}. {policy}\n", index + 1));
+    let mut system = INSTRUCTIONS.to_owned();
+    for (index, policy) in call.policies.iter().enumerate() {
+        system += &format!("{}. {policy}\n", index + 1);
+    }
+    let text = fenced_call(call)?;
     Ok(Turn {
         model: model.to_owned(),
-        system: format!("{INSTRUCTIONS}{}", numbered.collect::<String>()),
+        system,
         tools: Vec::new(),
         forbid_calls: true,
-        messages: vec![TurnMessage::User(vec![Part::Text(fenced_call(call)?)])],
+        messages: vec![TurnMessage::User(vec![Part::Text(text)])],
         max_output: Some(max_output),
         thinking,
         output_schema: None,
     })
 }
 
-/// The call between its fences.
+/// Writes the call between its fences.
 pub(crate) fn fenced_call(call: &ReviewedCall<'_>) -> Result<String, &'static str> {
+    let tool = quoted_name(call.tool);
+    let source = quoted_name(call.provider);
     let phase = call.phase.map_or("unknown", |phase| phase.as_str());
     let caller = call.caller.map_or_else(|| "the primary agent".to_owned(), quoted_name);
+    let parameters = parameter_lines(call.arguments, call.attachments)?;
     Ok(format!(
-        "{FENCE}\ntool: {}\nof: {}\nphase: {phase}\ncaller: {caller}\nparameters:\n{}{FENCE}\nDoes this call keep every policy? ALLOW or DENY.",
-        quoted_name(call.tool),
-        quoted_name(call.provider),
-        parameter_lines(call.arguments, call.attachments)?,
+        "{FENCE}\ntool: {tool}\nof: {source}\nphase: {phase}\ncaller: {caller}\nparameters:\n{parameters}{FENCE}\nDoes this call keep every policy? ALLOW or DENY."
     ))
 }
 

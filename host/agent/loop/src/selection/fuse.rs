@@ -3,25 +3,27 @@
 /// The larger, the less the difference between the first places counts.
 const RANKS: f64 = 60.0;
 
-/// The likeness of two vectors, from -1 to 1. `None`: the vectors can't be compared.
+/// Returns the cosine of two vectors, or `None` if the vectors can't be compared.
 pub fn cosine(one: &[f32], other: &[f32]) -> Option<f64> {
     if one.len() != other.len() || one.is_empty() {
         return None;
     }
     let lengths = dot(one, one).sqrt() * dot(other, other).sqrt();
     let cosine = dot(one, other) / lengths;
-    cosine.is_finite().then(|| cosine.clamp(-1.0, 1.0))
+    if cosine.is_finite() { Some(cosine.clamp(-1.0, 1.0)) } else { None }
 }
 
 fn dot(one: &[f32], other: &[f32]) -> f64 {
     one.iter().zip(other).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
 }
 
-/// Adds the worth of each tool's place by these scores to `fused`. A tool without a score has no
-/// place.
+/// Adds the value of each tool's rank by these scores to `fused`. A tool without a score has no
+/// rank.
 pub(crate) fn add_ranks(fused: &mut [f64], scores: &[Option<f64>]) {
-    let mut order: Vec<(usize, f64)> =
-        scores.iter().enumerate().filter_map(|(at, score)| Some((at, (*score)?))).collect();
+    let mut order: Vec<(usize, f64)> = Vec::new();
+    for (at, score) in scores.iter().enumerate() {
+        order.extend(score.map(|score| (at, score)));
+    }
     order.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
     for (rank, (at, _)) in order.into_iter().enumerate() {
         fused[at] += 1.0 / (RANKS + rank as f64);

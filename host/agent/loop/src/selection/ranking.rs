@@ -50,56 +50,62 @@ pub(crate) struct WordIndex {
 }
 
 impl WordIndex {
-    /// The index of these tools.
+    /// Makes the index of these tools.
     pub(crate) fn new<'a>(tools: impl IntoIterator<Item = &'a Definition>) -> Self {
         let texts: Vec<ToolTexts<'_>> = tools.into_iter().map(ToolTexts::new).collect();
         let mut known = KnownWords::default();
-        let fields: Vec<_> = texts.iter().map(|texts| fields(texts, &mut known)).collect();
-        let mut means = [0.0; FIELDS.len()];
-        for tool in &fields {
-            for (mean, words) in means.iter_mut().zip(tool) {
-                *mean += words.len() as f64 / fields.len() as f64;
+        let tool_fields: Vec<_> = texts.iter().map(|texts| fields(texts, &mut known)).collect();
+        let mut mean_lengths = [0.0; FIELDS.len()];
+        for tool in &tool_fields {
+            for (mean, words) in mean_lengths.iter_mut().zip(tool) {
+                *mean += words.len() as f64 / tool_fields.len() as f64;
             }
         }
+
         let mut postings = vec![Vec::new(); known.stems.len()];
         // The weight of each stem in a tool, and the stems that have a weight.
         let mut counts = vec![0.0; known.stems.len()];
         let mut counted = Vec::new();
-        for (number, tool) in fields.iter().enumerate() {
-            for ((field, words), mean) in FIELDS.iter().zip(tool).zip(means) {
+        for (number, tool) in tool_fields.iter().enumerate() {
+            for ((field, words), mean) in FIELDS.iter().zip(tool).zip(mean_lengths) {
                 let length = words.len() as f64 / f64::max(mean, 1.0);
-                let each = field.weight / (1.0 - field.length + field.length * length);
+                let word_weight = field.weight / (1.0 - field.length + field.length * length);
                 for word in words {
                     if counts[*word] == 0.0 {
                         counted.push(*word);
                     }
-                    counts[*word] += each;
+                    counts[*word] += word_weight;
                 }
             }
             for word in counted.drain(..) {
                 postings[word].push((number, std::mem::take(&mut counts[word])));
             }
         }
-        Self { stems: known.stems, postings, tools: fields.len() }
+        Self { stems: known.stems, postings, tools: tool_fields.len() }
     }
 
-    /// The score of each tool for a task: 0 for no common word. Of a long task, the first 8 KiB
-    /// count.
+    /// Returns the score of each tool for a task, which is 0 without a common word. Of a long task,
+    /// the first 8 KiB count.
     pub(crate) fn scores(&self, task: &str) -> Vec<f64> {
         let distinct: BTreeSet<String> = words(cut(task, MAX_TASK)).flat_map(stems).collect();
-        let own: Vec<String> = distinct.into_iter().take(MAX_TASK_WORDS).collect();
-        // In order: sums of the same numbers in another order differ, and with them the ranks.
-        let others = own.iter().flat_map(|word| alike(word)).map(|word| (&**word, ALIKE));
-        let mut wanted: BTreeMap<&str, f64> = others.collect();
-        wanted.extend(own.iter().map(|word| (&**word, 1.0)));
+        let task_stems: Vec<String> = distinct.into_iter().take(MAX_TASK_WORDS).collect();
+        // The map is sorted, because the order of a sum changes its last digits, and so the ranks.
+        let mut weights: BTreeMap<&str, f64> = BTreeMap::new();
+        for stem in task_stems.iter().flat_map(|stem| alike(stem)) {
+            weights.insert(stem, ALIKE);
+        }
+        for stem in &task_stems {
+            weights.insert(stem, 1.0);
+        }
+
         let mut scores = vec![0.0; self.tools];
-        for (word, weight) in wanted {
-            let Some(number) = self.stems.get(word) else { continue };
-            let found = &self.postings[*number];
-            let with = found.len() as f64;
-            let without = (self.tools - found.len()) as f64;
-            let rareness = ((without + 0.5) / (with + 0.5)).ln_1p();
-            for (tool, count) in found {
+        for (stem, weight) in weights {
+            let Some(number) = self.stems.get(stem) else { continue };
+            let postings = &self.postings[*number];
+            let tools_with = postings.len() as f64;
+            let tools_without = (self.tools - postings.len()) as f64;
+            let rareness = ((tools_without + 0.5) / (tools_with + 0.5)).ln_1p();
+            for (tool, count) in postings {
                 scores[*tool] += weight * rareness * count / (count + SATURATION);
             }
         }
@@ -127,7 +133,7 @@ impl<'t> KnownWords<'t> {
     }
 }
 
-/// The stems of a tool, of each field of [`FIELDS`].
+/// Returns the stems in each field of a tool, in the order of [`FIELDS`].
 fn fields<'t>(texts: &ToolTexts<'t>, known: &mut KnownWords<'t>) -> [Vec<usize>; FIELDS.len()] {
     let mut left = MAX_TOOL_WORDS;
     let [mut name, mut server, mut description, mut parameters, mut parameter_texts] =
@@ -153,8 +159,10 @@ fn add_stems<'t>(
     left: &mut usize,
 ) {
     for word in words(text) {
-        let Some(rest) = left.checked_sub(1) else { return };
-        *left = rest;
+        if *left == 0 {
+            return;
+        }
+        *left -= 1;
         into.extend_from_slice(known.stems(word));
     }
 }

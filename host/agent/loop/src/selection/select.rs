@@ -10,10 +10,10 @@ use crate::selection::fuse::{add_ranks, cosine};
 use crate::selection::ranking::WordIndex;
 use crate::selection::text::{has_word, is_named, split};
 
-/// Bytes of a task in which names of tools are looked for.
+/// Most bytes of a task that are searched for names of tools.
 const MAX_NAMING: usize = 64 * 1024;
 
-/// Words of a description that are counted.
+/// Most words of a description that are counted.
 const MAX_SHORT: usize = 64;
 
 /// The tools of a catalogue, ready to be ranked for any task.
@@ -27,8 +27,8 @@ pub struct ToolIndex {
 struct IndexedTool {
     name: String,
     tokens: u64,
-    /// Words of its description.
-    described: usize,
+    /// The number of words in its description, up to [`MAX_SHORT`].
+    description_words: usize,
     boost: f64,
     vector: Option<Vec<f32>>,
 }
@@ -38,7 +38,7 @@ impl IndexedTool {
         Self {
             name: tool.name.clone(),
             tokens: tokens_of(tool),
-            described: tool.description.split_whitespace().take(MAX_SHORT).count(),
+            description_words: tool.description.split_whitespace().take(MAX_SHORT).count(),
             boost: 0.0,
             vector: None,
         }
@@ -46,17 +46,20 @@ impl IndexedTool {
 }
 
 impl ToolIndex {
-    /// The index of these tools. Where ranks are equal, this order decides.
+    /// Makes the index of these tools. Where ranks are equal, this order decides.
     pub fn new<'a>(tools: impl IntoIterator<Item = &'a Definition>) -> Self {
         let tools: Vec<&Definition> = tools.into_iter().collect();
         let words = WordIndex::new(tools.iter().copied());
         Self { tools: tools.into_iter().map(IndexedTool::new).collect(), words }
     }
 
-    /// Sets how much each tool's preferred tools add to its rank, from 0 to 1, in the same order.
+    /// Sets the part that each tool's preferred tools add to its rank, from 0 to 1, in the same
+    /// order.
     #[must_use]
     pub fn with_boosts(mut self, boosts: impl IntoIterator<Item = f64>) -> Self {
-        self.tools.iter_mut().zip(boosts).for_each(|(tool, boost)| tool.boost = boost);
+        for (tool, boost) in self.tools.iter_mut().zip(boosts) {
+            tool.boost = boost;
+        }
         self
     }
 
@@ -64,53 +67,63 @@ impl ToolIndex {
     /// alone.
     #[must_use]
     pub fn with_vectors(mut self, vectors: impl IntoIterator<Item = Option<Vec<f32>>>) -> Self {
-        self.tools.iter_mut().zip(vectors).for_each(|(tool, vector)| tool.vector = vector);
+        for (tool, vector) in self.tools.iter_mut().zip(vectors) {
+            tool.vector = vector;
+        }
         self
     }
 
-    /// Tokens of all definitions.
+    /// Returns the tokens of all definitions.
     pub fn tokens(&self) -> u64 {
         self.tools.iter().map(|tool| tool.tokens).sum()
     }
 
-    /// The places of the tools that fit a text, the best first. `vector`: the vector of the text,
-    /// by the model that made the tools' vectors.
+    /// Returns the positions of the tools that fit a text, with the best first. `vector`: the
+    /// vector of the text, by the model that made the tools' vectors.
     pub fn ranked(&self, text: &str, vector: Option<&[f32]>) -> Vec<usize> {
         let scores = self.scores(text, vector);
-        in_order(&scores).into_iter().take_while(|at| scores[*at] > 0.0).collect()
+        let mut order = in_order(&scores);
+        order.retain(|at| scores[*at] > 0.0);
+        order
     }
 
-    /// The score of each tool. 0: the tool doesn't fit.
+    /// Returns the score of each tool, which is 0 if the tool doesn't fit.
     fn scores(&self, text: &str, vector: Option<&[f32]>) -> Vec<f64> {
-        let by_words = self.words.scores(text);
-        let mut scores = match vector {
-            None => by_words,
-            Some(vector) => {
-                let mut fused = vec![0.0; self.tools.len()];
-                let worded: Vec<_> = by_words.iter().map(|it| (*it > 0.0).then_some(*it)).collect();
-                add_ranks(&mut fused, &worded);
-                let tools = self.tools.iter();
-                let near: Vec<_> =
-                    tools.map(|tool| cosine(tool.vector.as_deref()?, vector)).collect();
-                add_ranks(&mut fused, &near);
-                fused
-            }
-        };
+        let mut scores = self.words.scores(text);
+        if let Some(vector) = vector {
+            scores = self.fuse(&scores, vector);
+        }
         for (score, tool) in scores.iter_mut().zip(&self.tools) {
             *score *= 1.0 + tool.boost.clamp(0.0, 1.0);
         }
         scores
     }
+
+    /// Joins the ranks by words with the ranks by a vector.
+    fn fuse(&self, word_scores: &[f64], vector: &[f32]) -> Vec<f64> {
+        let mut fused = vec![0.0; self.tools.len()];
+        let by_words: Vec<Option<f64>> = word_scores
+            .iter()
+            .map(|score| if *score > 0.0 { Some(*score) } else { None })
+            .collect();
+        add_ranks(&mut fused, &by_words);
+        let tools = self.tools.iter();
+        let by_vector: Vec<Option<f64>> =
+            tools.map(|tool| cosine(tool.vector.as_deref()?, vector)).collect();
+        add_ranks(&mut fused, &by_vector);
+        fused
+    }
 }
 
-/// The places of the scores, the highest first; of equal ones, the first.
+/// Returns the positions of the scores, with the highest first. Of equal scores, the first position
+/// comes first.
 fn in_order(scores: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|one, other| scores[*other].total_cmp(&scores[*one]).then(one.cmp(other)));
     order
 }
 
-/// How many tools are chosen, and which ones always.
+/// The limits of a choice, and the tools that are always chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectionRules {
     /// Tools that are chosen by their rank. 0: as many as `max_tokens` has room for.
@@ -143,7 +156,7 @@ pub enum InclusionReason {
 }
 
 impl InclusionReason {
-    /// In words.
+    /// Returns the reason in words.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AlwaysOn => "always on",
@@ -178,7 +191,7 @@ pub struct Selection {
     pub all_tokens: u64,
 }
 
-/// Tokens of a definition as a model reads it: a quarter of its bytes.
+/// Returns the tokens of a definition as a model reads it: a quarter of its bytes.
 pub fn tokens_of(tool: &Definition) -> u64 {
     let bytes = tool.name.len() + tool.description.len() + tool.input_schema.to_string().len();
     (bytes as u64).div_ceil(4)
@@ -209,50 +222,57 @@ pub fn select(
             chosen.add(at, InclusionReason::AlwaysOn, tool.tokens);
         }
     }
-    let naming = cut(task, MAX_NAMING).to_ascii_lowercase();
-    for at in order.iter().copied().filter(|at| is_named(&naming, &tools[*at].name)) {
-        if chosen.can_add(at, tools[at].tokens) {
-            chosen.add(at, InclusionReason::NameMentioned, tools[at].tokens);
+    let lower_task = cut(task, MAX_NAMING).to_ascii_lowercase();
+    for at in order.iter().copied() {
+        let tool = &tools[at];
+        if is_named(&lower_task, &tool.name) && chosen.can_add(at, tool.tokens) {
+            chosen.add(at, InclusionReason::NameMentioned, tool.tokens);
         }
     }
+
     let places = if rules.top_k == 0 { tools.len() } else { rules.top_k };
     let room = rules.max_tokens.saturating_sub(chosen.tokens);
     let mut shares = Shares { places: places.div_ceil(2), tokens: room / 2, of: HashMap::new() };
     let mut ranked = 0;
+    // The second round gives the rest of the places without shares.
     for is_shared in [true, false] {
         for at in order.iter().copied() {
+            if ranked >= places {
+                break;
+            }
             let tool = &tools[at];
-            // Without a word in common, a tool only takes room that is there anyway.
-            let fits = scores[at] > 0.0 || rules.top_k == 0 && !is_shared;
-            if ranked >= places
-                || !fits
-                || !chosen.can_add(at, tool.tokens)
-                || is_shared && !shares.take(split(&tool.name).0, &naming, tool.tokens)
-            {
+            // Without a word in common, a tool only takes room that no other tool needs.
+            let takes_spare_room = rules.top_k == 0 && !is_shared;
+            let fits = scores[at] > 0.0 || takes_spare_room;
+            if !fits || !chosen.can_add(at, tool.tokens) {
                 continue;
             }
-            let reason = match tool {
-                IndexedTool { boost, .. } if *boost > 0.0 => InclusionReason::PreferenceBoost,
-                IndexedTool { vector: None, .. } if vector.is_some() => {
-                    InclusionReason::NoEmbedding
-                }
-                _ => InclusionReason::SimilarityRank,
+            let (server, _) = split(&tool.name);
+            if is_shared && !shares.take(server, &lower_task, tool.tokens) {
+                continue;
+            }
+            let reason = if tool.boost > 0.0 {
+                InclusionReason::PreferenceBoost
+            } else if tool.vector.is_none() && vector.is_some() {
+                InclusionReason::NoEmbedding
+            } else {
+                InclusionReason::SimilarityRank
             };
             chosen.add(at, reason, tool.tokens);
             ranked += 1;
         }
     }
+
     let mut short = 0;
     for at in order.iter().copied() {
         let tool = &tools[at];
-        if tool.described < rules.min_description_words
-            && short < places
-            && chosen.can_add(at, tool.tokens)
-        {
+        let is_short = tool.description_words < rules.min_description_words;
+        if is_short && short < places && chosen.can_add(at, tool.tokens) {
             chosen.add(at, InclusionReason::ShortDescription, tool.tokens);
             short += 1;
         }
     }
+
     let included = chosen
         .order
         .iter()
@@ -281,38 +301,37 @@ impl Chosen {
         self.tokens += tokens;
     }
 
-    /// Whether a tool isn't chosen yet, and there is room for it.
+    /// Checks whether a tool isn't chosen yet, and there is room for the tool.
     fn can_add(&self, at: usize, tokens: u64) -> bool {
         self.reasons[at].is_none() && self.tokens.saturating_add(tokens) <= self.most
     }
 }
 
-/// The share of each server before the others had their turn.
+/// The share of each server before the other servers had their turn.
 struct Shares {
     places: usize,
     tokens: u64,
-    /// The rest of each server's share.
+    /// The places and the tokens that are left of each server's share.
     of: HashMap<String, (usize, u64)>,
 }
 
 impl Shares {
     /// Takes a place for a tool of a server. Returns `false` if the server has no place left.
     fn take(&mut self, server: &str, task: &str, tokens: u64) -> bool {
-        let left = match self.of.get_mut(server) {
-            Some(left) => left,
-            None => {
-                // Toolhold's own tools push nobody out.
-                let is_free =
-                    server.is_empty() || server.split('-').all(|word| has_word(task, word));
-                let whole = (usize::MAX, u64::MAX);
-                let share = if is_free { whole } else { (self.places, self.tokens) };
-                self.of.entry(server.to_owned()).or_insert(share)
+        let (places_left, tokens_left) = self.of.entry(server.to_owned()).or_insert_with(|| {
+            let is_built_in = server.is_empty();
+            let names_server = server.split('-').all(|word| has_word(task, word));
+            if is_built_in || names_server {
+                (usize::MAX, u64::MAX)
+            } else {
+                (self.places, self.tokens)
             }
-        };
-        if left.0 == 0 || left.1 < tokens {
+        });
+        if *places_left == 0 || *tokens_left < tokens {
             return false;
         }
-        *left = (left.0 - 1, left.1 - tokens);
+        *places_left -= 1;
+        *tokens_left -= tokens;
         true
     }
 }

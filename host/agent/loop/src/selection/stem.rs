@@ -53,7 +53,7 @@ const ALIKE: &[&[&str]] = &[
     &["web", "internet", "online"],
 ];
 
-/// The same as stems: the stems that often stand for each stem.
+/// The stems that often stand for each stem, from [`ALIKE`].
 static ALIKE_STEMS: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
     let mut alike: HashMap<String, Vec<String>> = HashMap::new();
     for group in ALIKE {
@@ -69,14 +69,14 @@ static ALIKE_STEMS: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
 /// The most letters of a word. A longer text is no word.
 const MAX_WORD: usize = 40;
 
-/// The words of a text, unchanged.
+/// Returns the words of a text, unchanged.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !c.is_alphanumeric());
     words.filter(|word| !word.is_empty() && word.len() <= MAX_WORD)
 }
 
-/// The stems of a word: lower case, without its ending. A word in camel case gives the stems of the
-/// whole word and of its parts. A word that says nothing gives no stems.
+/// Returns the stems of a word: in lower case, without its ending. A word in camel case gives the
+/// stems of the whole word and of its parts. A word of [`STOP`] gives no stems.
 pub(crate) fn stems(word: &str) -> Vec<String> {
     let mut found = Vec::new();
     add_stem(&mut found, word);
@@ -96,7 +96,7 @@ fn add_stem(found: &mut Vec<String>, word: &str) {
     }
 }
 
-/// The parts of a word in camel case.
+/// Returns the parts of a word in camel case.
 fn camel_parts(word: &str) -> Vec<&str> {
     let letters: Vec<(usize, char)> = word.char_indices().collect();
     let mut starts = vec![0];
@@ -130,13 +130,13 @@ fn stem(word: &str) -> String {
     } else {
         word.to_owned()
     };
-    for (ending, least, instead) in [("ation", 3, "at"), ("ing", 3, ""), ("ed", 3, "")] {
+    for (ending, replacement) in [("ation", "at"), ("ing", ""), ("ed", "")] {
         if let Some(rest) = stem.strip_suffix(ending)
-            && rest.len() >= least
+            && rest.len() >= 3
         {
-            stem = format!("{rest}{instead}");
-            let bytes = stem.as_bytes();
-            if let [.., one, other] = bytes
+            stem = format!("{rest}{replacement}");
+            // The last letter may be doubled, as in "running".
+            if let [.., one, other] = stem.as_bytes()
                 && one == other
                 && !b"aeiouls".contains(one)
             {
@@ -155,7 +155,7 @@ fn stem(word: &str) -> String {
     stem
 }
 
-/// The stems that often stand for this one.
+/// Returns the stems that often stand for this stem.
 pub(crate) fn alike(stem: &str) -> &'static [String] {
     ALIKE_STEMS.get(stem).map_or(&[], Vec::as_slice)
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use toolhold_contract::Definition;
 use toolhold_contract::text::cut;
 
-/// Bytes of a description that count for the rank.
+/// Most bytes of a description that count for the rank.
 const MAX_DESCRIPTION: usize = 4 * 1024;
 
 /// Bytes of a parameter's description that count.
@@ -40,18 +40,19 @@ impl<'a> ToolTexts<'a> {
     }
 }
 
-/// The description in a parameter's schema, bounded.
+/// Returns the description in a parameter's schema, up to a limit.
 fn description(parameter: &Value) -> &str {
     let text = parameter.get("description").and_then(Value::as_str).unwrap_or_default();
     cut(text, MAX_PARAMETER)
 }
 
-/// The server or plugin of a tool, and the tool's own name. Built-in tools have no server.
+/// Divides the name of a tool into its server or plugin, and its own name. Built-in tools have no
+/// server.
 pub(crate) fn split(name: &str) -> (&str, &str) {
     name.split_once("__").unwrap_or(("", name))
 }
 
-/// The text of a tool of which a model makes its vector. At most 2 KiB.
+/// Returns the text of a tool of which a model makes its vector, at most 2 KiB.
 pub fn embedded_text(tool: &Definition) -> String {
     let texts = ToolTexts::new(tool);
     let server = texts.server.replace(['_', '-'], " ");
@@ -60,8 +61,8 @@ pub fn embedded_text(tool: &Definition) -> String {
     cut(&text, MAX_EMBEDDED).trim().to_owned()
 }
 
-/// Whether a text in small letters names a tool: by its whole name, or by its name at its server if
-/// that name is no ordinary word or is in backticks.
+/// Checks whether a text in small letters names a tool: by its whole name, or by its name at its
+/// server if that name is no ordinary word or is in backticks.
 pub(crate) fn is_named(text: &str, tool: &str) -> bool {
     let tool = tool.to_ascii_lowercase();
     let (server, own) = split(&tool);
@@ -74,20 +75,24 @@ pub(crate) fn is_named(text: &str, tool: &str) -> bool {
     if own.contains(['_', '-']) { has_word(text, own) } else { text.contains(&format!("`{own}`")) }
 }
 
-/// Whether a text has a word, with no letter, digit, `_` or `-` next to it. Both are in small
-/// letters.
+/// Checks whether a text has a word, with no letter, digit, `_` or `-` next to it. Both are in
+/// small letters.
 pub(crate) fn has_word(text: &str, word: &str) -> bool {
-    !word.is_empty()
-        && text.match_indices(word).any(|(at, _)| {
-            !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part)
-        })
+    if word.is_empty() {
+        return false;
+    }
+    text.match_indices(word).any(|(at, _)| {
+        let before = &text[..at];
+        let after = &text[at + word.len()..];
+        !before.ends_with(is_word_char) && !after.starts_with(is_word_char)
+    })
 }
 
-fn is_part(c: char) -> bool {
+fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '-'
 }
 
-/// Whether a text names a tool. The case of letters doesn't matter.
+/// Checks whether a text names a tool. The case of letters doesn't matter.
 pub fn names_tool(text: &str, tool: &str) -> bool {
     is_named(&text.to_ascii_lowercase(), tool)
 }
