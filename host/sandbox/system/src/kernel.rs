@@ -1,18 +1,20 @@
 //! The kernel's version.
 
-/// The kernel's release, as in `uname -r`. `None` if `/proc` isn't mounted.
+/// Returns the kernel's release, as in `uname -r`, or `None` if `/proc` isn't mounted.
 pub fn release() -> Option<String> {
     let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
     Some(text.trim().to_owned())
 }
 
-/// The first two numbers of a release.
+/// Returns the first two numbers of a release.
 pub fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let major = numbers.next()?.parse().ok()?;
+    let minor = numbers.next()?.parse().ok()?;
+    Some((major, minor))
 }
 
-/// Whether the kernel can limit the processes of a namespace, root's too: from 6.14 on.
+/// Checks whether the kernel can limit the processes of a namespace, root's too: from 6.14 on.
 pub fn bounds_namespaces() -> bool {
     release().as_deref().and_then(version).is_some_and(|version| version >= (6, 14))
 }

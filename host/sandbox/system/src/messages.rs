@@ -30,6 +30,7 @@ pub(crate) fn send(
     serde_json::to_writer(&mut bytes, message)?;
     let length = u32::try_from(bytes.len() - 4).map_err(io::Error::other)?;
     bytes[..4].copy_from_slice(&length.to_le_bytes());
+
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let descriptors = descriptor.as_slice();

@@ -66,31 +66,35 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// Parses a line of the table.
+    /// Parses a line of the table. Returns `None` for a line in another form.
     fn parse(line: &[u8]) -> Option<Self> {
         let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-        let kind =
-            words.iter().position(|word| *word == b"-").and_then(|dash| words.get(dash + 1))?;
+        let device = words.get(2)?;
+        let part = words.get(3)?;
+        let point = words.get(4)?;
+        // A dash ends the optional fields.
+        let dash = words.iter().position(|word| *word == b"-")?;
+        let kind = words.get(dash + 1)?;
         Some(Self {
-            device: String::from_utf8_lossy(words.get(2)?).into_owned(),
-            part: unescaped(words.get(3)?),
-            point: unescaped(words.get(4)?),
+            device: String::from_utf8_lossy(device).into_owned(),
+            part: unescape(part),
+            point: unescape(point),
             kind: String::from_utf8_lossy(kind).into_owned(),
         })
     }
 
-    /// Whether it is one of the kernel's own.
+    /// Checks whether its file system is one of the kernel's own.
     pub(crate) fn is_kernels(&self) -> bool {
         KERNEL.iter().any(|(name, _)| *name == self.kind)
     }
 
-    /// Whether it is a procfs.
+    /// Checks whether it is a procfs.
     pub(crate) fn is_proc(&self) -> bool {
         self.kind == "proc"
     }
 }
 
-/// Whether a handle is in one of the kernel's own file systems.
+/// Checks whether a handle is in one of the kernel's own file systems.
 pub fn is_kernels(handle: impl AsFd) -> Result<bool, Errno> {
     let kind = rustix::fs::fstatfs(handle)?.f_type;
     Ok(KERNEL.iter().any(|(_, number)| *number == kind))
@@ -101,7 +105,7 @@ pub fn is_kernels(handle: impl AsFd) -> Result<bool, Errno> {
 pub(crate) struct Mounts(Vec<Mount>);
 
 impl Mounts {
-    /// The current mounts. The table is read again only if the kernel reports a change.
+    /// Returns the current mounts. The table is read again only if the kernel reports a change.
     pub(crate) fn current() -> Result<Arc<Self>, Errno> {
         static KNOWN: Mutex<Option<(OwnedFd, Arc<Mounts>)>> = Mutex::new(None);
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,42 +127,46 @@ impl Mounts {
         Ok(mounts)
     }
 
-    /// `36 35 98:0 /part /point rw,noatime master:1 - ext3 /dev/root rw`
+    /// Parses a table with lines like
+    /// `36 35 98:0 /part /point rw,noatime master:1 - ext3 /dev/root rw`.
     fn parse(table: &[u8]) -> Self {
         Self(table.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect())
     }
 
-    /// The mounts at a folder or below it.
+    /// Returns the mounts at a folder or below it.
     pub(crate) fn below(&self, folder: &Path) -> impl Iterator<Item = &Mount> {
         self.0.iter().filter(move |mount| mount.point.starts_with(folder))
     }
 
-    /// The mount of a path.
+    /// Returns the mount of a path.
     pub(crate) fn mount_of(&self, path: &Path) -> Option<&Mount> {
         let around = self.0.iter().filter(|mount| path.starts_with(&mount.point));
         around.max_by_key(|mount| mount.point.components().count())
     }
 
-    /// The other names of a path, which need not exist: the ones from mounts of its file system, of
-    /// itself, or of a part of it in other places.
+    /// Returns the other names of a path, which need not exist. They come from other mounts of its
+    /// file system, of the path itself, or of a part of it.
     pub(crate) fn other_names(&self, path: &Path) -> Vec<PathBuf> {
         let Some(around) = self.mount_of(path) else { return Vec::new() };
-        let rest = path.strip_prefix(&around.point).unwrap_or(path);
-        let part = joined(&around.part, rest);
-        let of_the_same = self.0.iter().filter(|mount| mount.device == around.device);
-        of_the_same
-            .filter_map(|mount| match part.strip_prefix(&mount.part) {
-                Ok(rest) => Some(joined(&mount.point, rest)),
-                Err(_) => mount.part.starts_with(&part).then(|| mount.point.clone()),
-            })
-            .filter(|name| name != path)
-            .collect()
+        let below_mount = path.strip_prefix(&around.point).unwrap_or(path);
+        let part = join(&around.part, below_mount);
+
+        let mut names = Vec::new();
+        for mount in self.0.iter().filter(|mount| mount.device == around.device) {
+            if let Ok(below_part) = part.strip_prefix(&mount.part) {
+                names.push(join(&mount.point, below_part));
+            } else if mount.part.starts_with(&part) {
+                names.push(mount.point.clone());
+            }
+        }
+        names.retain(|name| name != path);
+        names
     }
 }
 
 /// Joins paths, without a slash at the end if there is nothing to join.
-fn joined(path: &Path, rest: &Path) -> PathBuf {
-    if rest.as_os_str().is_empty() { path.to_owned() } else { path.join(rest) }
+fn join(path: &Path, below: &Path) -> PathBuf {
+    if below.as_os_str().is_empty() { path.to_owned() } else { path.join(below) }
 }
 
 fn read(table: &OwnedFd) -> Result<Vec<u8>, Errno> {
@@ -173,27 +181,19 @@ fn read(table: &OwnedFd) -> Result<Vec<u8>, Errno> {
     Err(Errno::FBIG)
 }
 
-/// A path of the table, in which spaces and similar characters are written as `\040`.
-fn unescaped(word: &[u8]) -> PathBuf {
+/// Reads a path of the table, in which spaces and similar characters are written as `\040`.
+fn unescape(word: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(word.len());
     let mut rest = word;
     while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..3).filter(|digits| {
-            *first == b'\\' && digits.iter().all(|digit| (b'0'..=b'7').contains(digit))
-        });
-        match digits {
-            Some(digits) => {
-                path.push(
-                    digits.iter().fold(0_u8, |value, digit| {
-                        value.wrapping_mul(8).wrapping_add(digit - b'0')
-                    }),
-                );
-                rest = &after[3..];
-            }
-            None => {
-                path.push(*first);
-                rest = after;
-            }
+        if let [b'\\', a @ b'0'..=b'7', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] = rest {
+            let [high, middle, low] = [a, b, c].map(|digit| digit - b'0');
+            // Three digits can stand for more than a byte.
+            path.push(high.wrapping_mul(64).wrapping_add(middle * 8 + low));
+            rest = &rest[4..];
+        } else {
+            path.push(*first);
+            rest = after;
         }
     }
     PathBuf::from(OsString::from_vec(path))

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Time without changes before a change counts as complete. Copying a file changes it many times.
 pub const QUIET: Duration = Duration::from_millis(50);
 
-/// The longest wait for that.
+/// The longest wait until changes count as complete.
 pub const MAX_DELAY: Duration = Duration::from_secs(1);
 
 /// The age from which a file's stamp is settled. File systems keep times in steps of up to two
@@ -25,7 +25,7 @@ const SETTLED: Duration = Duration::from_secs(3);
 /// Reads of the kernel's queue before there is time for other work.
 const READS: usize = 16;
 
-/// The state of a file. Two stamps differ if the file changed, so it needn't be read.
+/// The state of a file. Two stamps differ if the file changed, so the file needn't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileStamp {
@@ -39,52 +39,55 @@ pub struct FileStamp {
 }
 
 impl FileStamp {
-    /// The stamp of the file at a path, behind links. `None`: it is missing.
+    /// Returns the stamp of the file at a path, behind links, or `None` if the file is missing.
     pub fn at(path: &Path) -> Option<Self> {
         path.metadata().ok().map(|metadata| Self::from(&metadata))
     }
 
-    /// Whether the last change is at most `moment` ago, so that a program may still be writing.
+    /// Checks whether the last change is at most `moment` ago, so that a program may still be
+    /// writing.
     pub fn is_fresh(&self, moment: Duration) -> bool {
         self.age().is_some_and(|age| age <= moment)
     }
 
-    /// Whether any change from now on gives the file another stamp. A change just after the last
-    /// one may get the same time.
+    /// Checks whether any change from now on gives the file another stamp. A change just after the
+    /// last one may get the same time.
     pub fn is_settled(&self) -> bool {
         self.age().is_some_and(|age| age >= SETTLED)
     }
 
-    /// The time since the last change. `None` if the clock says that it is still to come.
+    /// Returns the time since the last change, or `None` if the change is in the future by the
+    /// clock.
     fn age(&self) -> Option<Duration> {
         let (seconds, nanos) = self.changed;
-        let since = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
-        SystemTime::UNIX_EPOCH.checked_add(since)?.elapsed().ok()
+        let since_epoch = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
+        SystemTime::UNIX_EPOCH.checked_add(since_epoch)?.elapsed().ok()
     }
 }
 
 impl From<&Metadata> for FileStamp {
-    fn from(now: &Metadata) -> Self {
+    fn from(metadata: &Metadata) -> Self {
         Self {
-            device: now.dev(),
-            inode: now.ino(),
-            size: now.len(),
-            modified: (now.mtime(), now.mtime_nsec()),
-            changed: (now.ctime(), now.ctime_nsec()),
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 }
 
-/// Watched folders. What changed in them has to be looked up in the files themselves.
+/// Watched folders. A watch doesn't tell which files changed in them.
 #[derive(Debug)]
 pub struct FolderWatch {
     changes: OwnedFd,
-    /// When the first change came that isn't complete.
+    /// The time of the first change since changes were complete.
     first: Option<Instant>,
+    /// The time at which a wait ends, or checks whether changes are complete.
     due: Option<Instant>,
 }
 
-/// Why a wait ended.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// Changes are complete, or the time of [`FolderWatch::wake_in`] is over.
@@ -94,7 +97,7 @@ pub enum Woken {
 }
 
 impl FolderWatch {
-    /// Watches nothing yet.
+    /// Makes a watch without folders.
     ///
     /// # Errors
     ///
@@ -111,7 +114,7 @@ impl FolderWatch {
     ///
     /// The system's, if the folder can't be watched.
     pub fn watch(&self, folder: &Path) -> io::Result<()> {
-        let what = WatchFlags::CLOSE_WRITE
+        let events = WatchFlags::CLOSE_WRITE
             | WatchFlags::MODIFY
             | WatchFlags::ATTRIB
             | WatchFlags::CREATE
@@ -122,7 +125,7 @@ impl FolderWatch {
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
         for folder in folder.ancestors() {
-            match inotify::add_watch(&self.changes, folder, what) {
+            match inotify::add_watch(&self.changes, folder, events) {
                 Ok(_) => return Ok(()),
                 Err(Errno::NOENT | Errno::NOTDIR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -151,17 +154,20 @@ impl FolderWatch {
                 .collect();
             // A tool may write to a watched folder without a pause. So the queue isn't looked at
             // until the next step.
-            let watched = self.first.is_none().then_some(&self.changes);
-            descriptors.extend(watched.map(|changes| PollFd::new(changes, PollFlags::IN)));
-            let left = self
-                .due
-                .map(|due| due.saturating_duration_since(now))
-                .and_then(|left| Timespec::try_from(left).ok());
-            match poll(&mut descriptors, left.as_ref()) {
+            if self.first.is_none() {
+                descriptors.push(PollFd::new(&self.changes, PollFlags::IN));
+            }
+            let mut timeout = None;
+            if let Some(due) = self.due {
+                timeout = Timespec::try_from(due.saturating_duration_since(now)).ok();
+            }
+            match poll(&mut descriptors, timeout.as_ref()) {
+                Ok(_) => {}
                 Err(Errno::INTR) => continue,
-                polled => polled?,
-            };
-            let ready = descriptors.iter().position(|it| !it.revents().is_empty());
+                Err(errno) => return Err(errno.into()),
+            }
+
+            let ready = descriptors.iter().position(|descriptor| !descriptor.revents().is_empty());
             let is_due = self.due.is_some_and(|due| due <= now);
             match ready {
                 Some(0) if !others.is_empty() => return Ok(Woken::Other(0)),
@@ -169,15 +175,17 @@ impl FolderWatch {
                 Some(other) if other < others.len() => return Ok(Woken::Other(other)),
                 Some(_) if self.first.is_none() => {
                     self.take()?;
-                    let now = Instant::now();
-                    (self.first, self.due) = (Some(now), Some(now + QUIET));
+                    let first = Instant::now();
+                    self.first = Some(first);
+                    self.due = Some(first + QUIET);
                 }
                 _ => {}
             }
         }
     }
 
-    /// Whether no change came within the last step, or changes go on for too long.
+    /// Checks whether no change came within the last step, or changes go on for too long. If so,
+    /// resets the state for the next change; otherwise, sets the time of the next check.
     fn is_complete(&mut self, now: Instant) -> io::Result<bool> {
         if let Some(first) = self.first
             && self.take()?
@@ -186,21 +194,24 @@ impl FolderWatch {
             self.due = Some(now + QUIET);
             return Ok(false);
         }
-        (self.first, self.due) = (None, None);
+        self.first = None;
+        self.due = None;
         Ok(true)
     }
 
     /// Takes changes from the kernel's queue. Returns whether there were any.
     fn take(&self) -> io::Result<bool> {
         let mut buffer = [0; 4096];
-        let mut found = false;
+        let mut has_changes = false;
         for _ in 0..READS {
             match rustix::io::read(&self.changes, &mut buffer) {
+                Ok(0) => {}
+                Ok(_) => has_changes = true,
                 Err(Errno::AGAIN | Errno::INTR) => break,
-                read => found |= read? > 0,
+                Err(errno) => return Err(errno.into()),
             }
         }
-        Ok(found)
+        Ok(has_changes)
     }
 }
 

@@ -164,74 +164,83 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, BackendError> 
     let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     for flag in NAMESPACES {
         let flag = flag as u64;
-        let flag =
+        let is_set =
             SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(flag), flag)?;
-        rules.entry(libc::SYS_clone).or_default().push(SeccompRule::new(vec![flag])?);
+        refuse(&mut rules, libc::SYS_clone, vec![is_set])?;
     }
     for request in TERMINAL {
-        let request = SeccompCondition::new(
-            1,
-            SeccompCmpArgLen::Dword,
-            SeccompCmpOp::Eq,
-            u64::from(request),
-        )?;
-        rules.entry(libc::SYS_ioctl).or_default().push(SeccompRule::new(vec![request])?);
+        let request = u64::from(request);
+        let is_request =
+            SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, request)?;
+        refuse(&mut rules, libc::SYS_ioctl, vec![is_request])?;
     }
     for bit in SET_ID.map(u64::from) {
         for (call, mode) in MODES {
-            rules.entry(*call).or_default().push(SeccompRule::new(vec![has_bit(*mode, bit)?])?);
+            refuse(&mut rules, *call, vec![has_bit(*mode, bit)?])?;
         }
         for (call, mode) in OPENS {
             for flag in MAKES {
-                let made = has_bit(mode - 1, flag as u64)?;
-                rules
-                    .entry(*call)
-                    .or_default()
-                    .push(SeccompRule::new(vec![made, has_bit(*mode, bit)?])?);
+                let creates = has_bit(mode - 1, flag as u64)?;
+                let sets_id = has_bit(*mode, bit)?;
+                refuse(&mut rules, *call, vec![creates, sets_id])?;
             }
         }
     }
-    // Kinds of sockets. With a view, sockets with a path lead only where files lead. With a network
-    // namespace of its own, network sockets and sockets without a path lead nowhere. In the
-    // machine's network, a filter can't tell sockets without a path from others.
-    let mut known = Vec::new();
-    if view && (!network || landlock_version() >= Some(COVERS_SOCKETS)) {
-        known.push(libc::AF_UNIX);
-    }
-    if view || network {
-        known.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
-    }
-    let others: Vec<_> = known
-        .iter()
-        .map(|family| compares(0, SeccompCmpOp::Ne, *family))
-        .collect::<Result<_, _>>()?;
-    let sockets = rules.entry(libc::SYS_socket).or_default();
-    if !others.is_empty() {
-        sockets.push(SeccompRule::new(others)?);
-        // Of the kernel's own sockets, only the list of network interfaces, which is read-only
-        // here.
-        sockets.push(SeccompRule::new(vec![
-            compares(0, SeccompCmpOp::Eq, libc::AF_NETLINK)?,
-            compares(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?,
-        ])?);
-    }
-    let refuse = SeccompAction::Errno(libc::EPERM as u32);
-    let refused = SeccompFilter::new(
-        rules,
-        SeccompAction::Allow,
-        refuse,
-        std::env::consts::ARCH.try_into()?,
-    )?
-    .try_into()?;
+    refuse_sockets(&mut rules, view, network)?;
+
+    let action = SeccompAction::Errno(libc::EPERM as u32);
+    let architecture = std::env::consts::ARCH.try_into()?;
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, architecture)?;
+    let refused: BpfProgram = filter.try_into()?;
     Ok(vec![refused, missing()])
 }
 
-/// Whether an argument of a call has a bit.
+/// Refuses all kinds of sockets except for the harmless ones.
+fn refuse_sockets(rules: &mut Rules, view: bool, network: bool) -> Result<(), BackendError> {
+    // With a view, sockets with a path lead only where files lead. With a network namespace of its
+    // own, network sockets and sockets without a path lead nowhere. In the machine's network, a
+    // filter can't tell sockets without a path from others.
+    let mut allowed = Vec::new();
+    let is_path_only = !network || landlock_version() >= Some(COVERS_SOCKETS);
+    if view && is_path_only {
+        allowed.push(libc::AF_UNIX);
+    }
+    if view || network {
+        allowed.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
+    }
+    if allowed.is_empty() {
+        // Without a rule, every call is refused.
+        rules.entry(libc::SYS_socket).or_default();
+        return Ok(());
+    }
+
+    let mut is_other = Vec::new();
+    for family in allowed {
+        is_other.push(compares(0, SeccompCmpOp::Ne, family)?);
+    }
+    refuse(rules, libc::SYS_socket, is_other)?;
+    // Of the kernel's own sockets, only the list of network interfaces, which is read-only here.
+    let is_netlink = compares(0, SeccompCmpOp::Eq, libc::AF_NETLINK)?;
+    let is_no_list = compares(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?;
+    refuse(rules, libc::SYS_socket, vec![is_netlink, is_no_list])
+}
+
+/// Refuses a call if all these conditions are true.
+fn refuse(
+    rules: &mut Rules,
+    call: libc::c_long,
+    conditions: Vec<SeccompCondition>,
+) -> Result<(), BackendError> {
+    rules.entry(call).or_default().push(SeccompRule::new(conditions)?);
+    Ok(())
+}
+
+/// Returns the condition that an argument of a call has a bit.
 fn has_bit(argument: u8, bit: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bit), bit)
 }
 
-/// Compares an argument of a call with a value.
+/// Returns the condition that an argument of a call compares with a value.
 fn compares(
     argument: u8,
     operator: SeccompCmpOp,

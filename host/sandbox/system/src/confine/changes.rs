@@ -17,7 +17,7 @@ pub(crate) enum Target {
     /// Changes the object that a path leads to. `nofollow`: the argument with
     /// `AT_SYMLINK_NOFOLLOW`.
     Object { directory: Option<usize>, path: usize, nofollow: Option<usize> },
-    /// The same, of a path whose last component isn't followed; also creates or removes it.
+    /// Changes, creates or removes the object of a path whose last component isn't followed.
     Name { directory: Option<usize>, path: usize },
     /// Changes the object of a descriptor.
     Descriptor(usize),
@@ -82,7 +82,7 @@ pub(crate) const CALLS: &[(libc::c_long, Target)] = &[
 /// The flags of an open that can change something.
 const CHANGING: libc::c_int = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
 
-/// Offset of an argument's lower half in the data of a filter.
+/// Returns the offset of an argument's lower half in the data of a filter.
 const fn argument(index: usize) -> u32 {
     16 + 8 * index as u32
 }
@@ -97,6 +97,8 @@ pub(super) fn listen() -> io::Result<OwnedFd> {
     raw::seccomp_listener(&program())
 }
 
+/// Assembles the filter. It compares the number of the call with the numbers of [`CALLS`]; for an
+/// open, it also checks the flags. All other calls are allowed.
 fn program() -> Vec<sock_filter> {
     let load = 0x20;
     let jump = 0x05;
@@ -140,11 +142,13 @@ fn program() -> Vec<sock_filter> {
     lines
 }
 
+/// Returns an instruction. `jt` and `jf`: the lines that it skips if its comparison is true or
+/// false; `k`: its operand.
 fn line(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-/// The lines that a jump skips.
+/// Returns the number of lines that a jump skips.
 fn distance(from: usize, to: usize) -> u8 {
     u8::try_from(to - from - 1).unwrap_or(u8::MAX)
 }

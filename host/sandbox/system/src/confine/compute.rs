@@ -88,12 +88,11 @@ pub enum FilterCheckError {
     Panicked,
 }
 
-/// Whether the kernel accepts and enforces such a filter. Tried on a thread of its own, which ends
-/// with it.
+/// Checks whether the kernel accepts and enforces such a filter, on a thread of its own.
 ///
 /// # Errors
 ///
-/// The reason why it doesn't.
+/// The reason why the filter doesn't work.
 pub fn filter_works() -> Result<(), FilterCheckError> {
     let thread = std::thread::Builder::new().name("filtered".to_owned()).spawn(try_filter)?;
     thread.join().unwrap_or(Err(FilterCheckError::Panicked))

@@ -49,7 +49,7 @@ pub(super) enum ConfineError {
 }
 
 impl ConfineError {
-    /// Whether a path has moved that has to be covered or kept in place.
+    /// Checks whether a path has moved that has to be covered or kept in place.
     pub(super) fn is_moved(&self) -> bool {
         matches!(self, Self::View(ViewError::Moved(_)) | Self::Landlock(LandlockError::Moved(_)))
     }

@@ -16,7 +16,7 @@ use crate::processes::{self, Process};
 /// Time between two checks of the limits.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How the program ended.
+/// The end of the program.
 pub(super) enum End {
     /// Its exit code, 128 plus the signal if a signal ended it; and the names of the processes that
     /// it left behind.
@@ -57,23 +57,21 @@ pub(super) fn watch(
         if fds[..waiting.len()].iter().any(|fd| !fd.revents().is_empty()) {
             return End::Alone;
         }
+
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if pid == child {
-                let code = status
-                    .exit_status()
-                    .or(status.terminating_signal().map(|signal| 128 + signal))
-                    .unwrap_or(1);
+                let signal_code = status.terminating_signal().map(|signal| 128 + signal);
+                let code = status.exit_status().or(signal_code).unwrap_or(1);
                 // The kernel may have ended a process at its own limit before this watcher looked.
-                let spent = code != 0 && processor_time(&find(whose)) >= limits.cpu;
-                return if spent {
-                    End::Reached(Bound::Processor)
-                } else {
-                    End::Exited(code, left_behind(whose))
-                };
+                if code != 0 && processor_time(&find(whose)) >= limits.cpu {
+                    return End::Reached(Bound::Processor);
+                }
+                return End::Exited(code, left_behind(whose));
             }
         }
+
         if Instant::now() >= next {
-            if let Some(bound) = reached(limits, whose) {
+            if let Some(bound) = reached_bound(limits, whose) {
                 return End::Reached(bound);
             }
             next = Instant::now() + LOOK;
@@ -81,8 +79,8 @@ pub(super) fn watch(
     }
 }
 
-/// The limit that all processes together have reached.
-fn reached(limits: &Limits, whose: ProcessScope) -> Option<Bound> {
+/// Returns the limit that all processes together have reached, if they have.
+fn reached_bound(limits: &Limits, whose: ProcessScope) -> Option<Bound> {
     let processes = find(whose);
     // A zombie still has its processor time and its process number, but no thread and no memory.
     if sum(&processes, |process| process.threads) > limits.processes + 1 {
@@ -94,17 +92,16 @@ fn reached(limits: &Limits, whose: ProcessScope) -> Option<Bound> {
     // Shared memory was counted for each process. Only if the sum is too large is an exact count
     // worth its time.
     let resident = sum(&processes, |process| process.pages).saturating_mul(page_size());
-    let not_resident = sum(&processes, |process| elsewhere(process.pid));
-    if resident.saturating_add(not_resident) > limits.memory
-        && sum(&processes, |process| share(process.pid)) > limits.memory
-    {
-        return Some(Bound::Memory);
+    let not_resident = sum(&processes, |process| not_resident_memory(process.pid));
+    if resident.saturating_add(not_resident) <= limits.memory {
+        return None;
     }
-    None
+    let exact = sum(&processes, |process| exact_memory(process.pid));
+    if exact > limits.memory { Some(Bound::Memory) } else { None }
 }
 
-fn sum(processes: &[Process], what: fn(&Process) -> u64) -> u64 {
-    processes.iter().map(what).sum()
+fn sum(processes: &[Process], amount: fn(&Process) -> u64) -> u64 {
+    processes.iter().map(amount).sum()
 }
 
 fn find(whose: ProcessScope) -> Vec<Process> {
@@ -123,7 +120,8 @@ const MOMENT: Duration = Duration::from_millis(20);
 /// Longest time for busy processes to finish their work.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The names of the processes that go on after the program.
+/// Waits a little for the other processes to end. Returns the names of the processes that go on
+/// after the program.
 fn left_behind(whose: ProcessScope) -> Vec<String> {
     let end = Instant::now() + PATIENCE;
     let mut left = running(whose);
@@ -150,7 +148,7 @@ fn left_behind(whose: ProcessScope) -> Vec<String> {
     names
 }
 
-/// The other processes that haven't ended.
+/// Returns the other processes that haven't ended.
 fn running(whose: ProcessScope) -> Vec<Process> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let mut others = find(whose);
@@ -158,8 +156,8 @@ fn running(whose: ProcessScope) -> Vec<Process> {
     others
 }
 
-/// Seconds of processor time of these processes, and of the processes that this process has waited
-/// for.
+/// Returns the seconds of processor time of these processes, and of the processes that this process
+/// has waited for.
 fn processor_time(processes: &[Process]) -> u64 {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let others = processes.iter().filter(|process| process.pid != own);
@@ -178,16 +176,18 @@ fn page_size() -> u64 {
     *SIZE
 }
 
-/// Memory of a process in bytes, also what is swapped out; of shared memory, its share.
-fn share(pid: i32) -> u64 {
+/// Returns the memory of a process in bytes, with swapped-out memory and its share of shared
+/// memory.
+fn exact_memory(pid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let kinds = ["Pss:", "SwapPss:", "Private_Hugetlb:", "Shared_Hugetlb:"];
     kinds.iter().filter_map(|kind| kibibytes(&text, kind)).sum()
 }
 
-/// Memory of a process that isn't among its resident pages, in bytes: what is swapped out, and huge
-/// pages that the machine sets aside. Most machines have neither, so nothing is read there.
-fn elsewhere(pid: i32) -> u64 {
+/// Returns the memory of a process that isn't among its resident pages, in bytes: swapped-out
+/// memory, and huge pages that the machine sets aside. Most machines have neither, so nothing is
+/// read there.
+fn not_resident_memory(pid: i32) -> u64 {
     static EXISTS: LazyLock<bool> = LazyLock::new(|| {
         let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         ["SwapTotal:", "Hugetlb:"].iter().any(|kind| kibibytes(&text, kind) > Some(0))
@@ -199,6 +199,7 @@ fn elsewhere(pid: i32) -> u64 {
     ["VmSwap:", "HugetlbPages:"].iter().filter_map(|kind| kibibytes(&text, kind)).sum()
 }
 
+/// Reads the value with this name, in bytes.
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
     value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

@@ -25,26 +25,26 @@ builtin printf 'end\0'
 builtin trap '{ __toolhold_leave >&@RECORD@; } 2>/dev/null' EXIT
 "#;
 
-/// The descriptors of a shell that leaves its state, and so stays open until it has begun.
+/// The descriptors of a shell that leaves its state. They stay open until the shell has started.
 pub(super) struct LeavingState {
     prelude: OwnedFd,
     _record: OwnedFd,
 }
 
 impl LeavingState {
-    /// `record`: where the shell writes its record to.
+    /// Opens the prelude of a shell that writes its record to `record`.
     pub(super) fn new(record: &OwnedFd) -> io::Result<Self> {
-        let record = inherited(record)?;
-        let (prelude, written) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        let prelude = inherited(&prelude)?;
+        let record = copy_for_program(record)?;
+        let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let prelude = copy_for_program(&reader)?;
         let text = PRELUDE
             .replace("@PRELUDE@", &number(&prelude).to_string())
             .replace("@RECORD@", &number(&record).to_string());
-        std::fs::File::from(written).write_all(text.as_bytes())?;
+        std::fs::File::from(writer).write_all(text.as_bytes())?;
         Ok(Self { prelude, _record: record })
     }
 
-    /// The variable that makes the shell read the prelude.
+    /// Returns the variable that makes the shell read the prelude.
     pub(super) fn variable(&self) -> (&'static str, String) {
         ("BASH_ENV", format!("/proc/self/fd/{}", number(&self.prelude)))
     }
@@ -59,8 +59,8 @@ fn number(descriptor: &OwnedFd) -> i32 {
 /// redirections, below the least number of open files that a configuration can set.
 const FIRST: i32 = 50;
 
-/// A copy of a descriptor that the program inherits.
-fn inherited(descriptor: &OwnedFd) -> io::Result<OwnedFd> {
+/// Makes a copy of a descriptor that the program inherits.
+fn copy_for_program(descriptor: &OwnedFd) -> io::Result<OwnedFd> {
     let copy = rustix::io::fcntl_dupfd_cloexec(descriptor.as_fd(), FIRST)?;
     fcntl_setfd(&copy, FdFlags::empty())?;
     Ok(copy)

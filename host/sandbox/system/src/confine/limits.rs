@@ -30,9 +30,10 @@ pub(super) fn bound(limits: &Limits) -> Result<(), ConfineError> {
         (Resource::Nproc, limits.processes),
     ];
     for (resource, bound) in bounds {
-        let most =
-            rustix::process::getrlimit(resource).maximum.map_or(bound, |most| most.min(bound));
-        let limit = Rlimit { current: Some(most), maximum: Some(most) };
+        // The limit of this process can only be lowered.
+        let current = rustix::process::getrlimit(resource).maximum;
+        let lower = current.map_or(bound, |current| current.min(bound));
+        let limit = Rlimit { current: Some(lower), maximum: Some(lower) };
         setrlimit(resource, limit).map_err(|errno| ConfineError::Bound(resource, errno))?;
     }
     Ok(())

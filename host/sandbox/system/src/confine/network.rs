@@ -29,15 +29,17 @@ pub(crate) enum NetworkAnswer {
 /// Makes a network, answers with its namespaces, of users and of the network, and ends.
 pub(super) fn serve(control: &UnixStream) -> ! {
     // If an answer can't be sent, no process waits for it.
-    let _ = match make() {
-        Ok(made) => made.into_iter().try_for_each(|made| answer(control, Ok(made))),
+    let _ = match make_network() {
+        Ok([users, network]) => {
+            answer(control, Ok(users)).and_then(|()| answer(control, Ok(network)))
+        }
         Err(error) => answer(control, Err(error)),
     };
     exit(0)
 }
 
-/// Enters a network, and answers with what it opened there: for each version of the protocol, a
-/// socket, and the kernel's list of the sockets there. Then it ends.
+/// Enters a network, and answers with the descriptors that it opened there: for each version of the
+/// protocol, a socket, and the kernel's list of the sockets there. Then it ends.
 pub(super) fn serve_sockets(control: &UnixStream) -> ! {
     // Nothing is opened outside of the network.
     let _ = match enter(control) {
@@ -51,8 +53,10 @@ pub(super) fn serve_sockets(control: &UnixStream) -> ! {
 /// Opens a socket of one version of the protocol and its list, and sends both.
 fn send_side(control: &UnixStream, family: AddressFamily, list: &str) -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    answer(control, Ok(socket_with(family, SocketType::STREAM, flags, None)?))?;
-    answer(control, File::open(format!("/proc/self/net/{list}")).map(OwnedFd::from))
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    answer(control, Ok(socket))?;
+    let list = File::open(format!("/proc/self/net/{list}"));
+    answer(control, list.map(OwnedFd::from))
 }
 
 fn answer(control: &UnixStream, opened: io::Result<OwnedFd>) -> io::Result<()> {
@@ -62,13 +66,15 @@ fn answer(control: &UnixStream, opened: io::Result<OwnedFd>) -> io::Result<()> {
     }
 }
 
-/// Makes a network in a namespace of users with a single user. Both last as long as a process in
-/// them or a descriptor.
-fn make() -> io::Result<[OwnedFd; 2]> {
+/// Makes a network in a namespace of users with a single user, and returns both. They last as long
+/// as a process in them or a descriptor.
+fn make_network() -> io::Result<[OwnedFd; 2]> {
     namespaces::enter_users(UnshareFlags::NEWUSER | UnshareFlags::NEWNET)?;
     // As in a network of a command's own: if it can't be switched on, programs see that.
     let _ = raw::loopback_up();
-    Ok([File::open("/proc/self/ns/user")?.into(), File::open("/proc/self/ns/net")?.into()])
+    let users = File::open("/proc/self/ns/user")?;
+    let network = File::open("/proc/self/ns/net")?;
+    Ok([users.into(), network.into()])
 }
 
 /// Enters the network whose namespaces come next over the socket. Whoever made a namespace of users

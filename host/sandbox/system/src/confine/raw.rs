@@ -22,7 +22,7 @@ pub fn close_inherited() -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The side of a fork.
+/// The process in which a fork returns.
 pub(super) enum Fork {
     Parent(Pid),
     Child,
@@ -101,7 +101,7 @@ pub(super) fn mount_attributes(mount: impl AsFd, set: u64) -> io::Result<()> {
 #[cfg(debug_assertions)]
 pub(crate) const NEWEST_LANDLOCK: &str = "TEST_NEWEST_LANDLOCK";
 
-/// The kernel's version of Landlock. `None`: the kernel has none, or doesn't allow it.
+/// Returns the kernel's version of Landlock, or `None` if the kernel has none, or doesn't allow it.
 pub fn landlock_version() -> Option<u32> {
     /// `LANDLOCK_CREATE_RULESET_VERSION`.
     const VERSION: u32 = 1;
@@ -112,8 +112,11 @@ pub fn landlock_version() -> Option<u32> {
         unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0_usize, VERSION) };
     let version = u32::try_from(answer).ok();
     #[cfg(debug_assertions)]
-    if let Some(newest) = std::env::var(NEWEST_LANDLOCK).ok().and_then(|text| text.parse().ok()) {
-        return version.map(|version| version.min(newest)).filter(|version| *version > 0);
+    if let Ok(text) = std::env::var(NEWEST_LANDLOCK)
+        && let Ok(newest) = text.parse()
+    {
+        let shown = version?.min(newest);
+        return if shown > 0 { Some(shown) } else { None };
     }
     version
 }
@@ -131,8 +134,10 @@ pub(super) fn seccomp_listener(filter: &[libc::sock_filter]) -> io::Result<Owned
     if answer == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
         answer = install(filter, listener)?;
     }
-    let descriptor = i32::try_from(answer).ok().filter(|descriptor| *descriptor >= 0);
-    let Some(descriptor) = descriptor else { return Err(io::Error::last_os_error()) };
+    if answer < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let descriptor = i32::try_from(answer).map_err(io::Error::other)?;
     // SAFETY: the kernel has just created this descriptor, and nothing else has it.
     #[expect(unsafe_code, reason = "a new descriptor of the kernel's")]
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
@@ -180,7 +185,7 @@ pub(crate) fn next_notification(listener: impl AsFd) -> io::Result<Notification>
     })
 }
 
-/// Whether a notification still waits: its thread lives, so its number wasn't used again.
+/// Checks whether a notification still waits: its thread lives, so its number wasn't used again.
 pub(crate) fn is_waiting(listener: impl AsFd, id: u64) -> bool {
     let mut id = id;
     notify(listener, libc::SECCOMP_IOCTL_NOTIF_ID_VALID as _, &raw mut id).is_ok()

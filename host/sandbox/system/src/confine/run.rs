@@ -71,12 +71,10 @@ fn fail(control: &UnixStream, error: &ConfineError) -> ! {
 fn prepare(control: &UnixStream) -> Result<Never, ConfineError> {
     // No terminal: the program can't type for the user, and `/dev/tty` leads to none.
     rustix::process::setsid().map_err(|_| ConfineError::Terminal)?;
-    let parent = rustix::process::getppid();
-    let Some(handle) = parent.and_then(|parent| pidfd_open(parent, PidfdFlags::empty()).ok())
-    else {
-        exit(FAILED)
-    };
-    let host = Host { pid: parent.map_or(0, |parent| parent.as_raw_nonzero().get()), handle };
+    let Some(parent) = rustix::process::getppid() else { exit(FAILED) };
+    let Ok(handle) = pidfd_open(parent, PidfdFlags::empty()) else { exit(FAILED) };
+    let host = Host { pid: parent.as_raw_nonzero().get(), handle };
+
     let (preparation, _) =
         messages::receive::<Preparation>(control).map_err(ConfineError::Preparation)?;
     // If it had ended before this check, another process would be the parent now.
@@ -85,26 +83,27 @@ fn prepare(control: &UnixStream) -> Result<Never, ConfineError> {
     }
     match (preparation.sandbox, preparation.namespaces) {
         (Sandbox::Off, _) => {
-            state(control)?;
+            wait_for_command(control)?;
             // A filter of system calls would take away the right to run `sudo`.
-            let (_, unrecorded) = unrecorded(preparation.recorded, || Err(RecordingError::Off))?;
+            let (_, unrecorded) = record(preparation.recorded, || Err(RecordingError::Off))?;
             start(control, Vec::new(), unrecorded, None)
         }
-        (_, true) => inside(&host, &preparation, control),
-        (_, false) => outside(&host, &preparation, control),
+        (_, true) => run_with_namespaces(&host, &preparation, control),
+        (_, false) => run_without_namespaces(&host, &preparation, control),
     }
 }
 
 /// Waits for a command, and reads the state of the trees.
-fn state(control: &UnixStream) -> Result<TreeState, ConfineError> {
+fn wait_for_command(control: &UnixStream) -> Result<TreeState, ConfineError> {
     if poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&PATIENCE)) != Ok(1) {
         exit(0);
     }
-    Ok(messages::receive(control)?.0)
+    let (state, _) = messages::receive(control)?;
+    Ok(state)
 }
 
-/// Runs with namespaces.
-fn inside(
+/// Runs the program with namespaces.
+fn run_with_namespaces(
     host: &Host,
     preparation: &Preparation,
     control: &UnixStream,
@@ -128,14 +127,14 @@ fn inside(
             // Entered before: it is the network of the session.
             let keeps = preparation.network || preparation.shared_network.is_some();
             namespaces::enter_inner(keeps).map_err(ConfineError::Namespaces)?;
-            first(host, preparation, control, &outer)
+            run_first(host, preparation, control, &outer)
         }
     }
 }
 
-/// The first process of the namespace. It has the program wait behind all its walls, and lets it go
-/// when what is not for it is covered.
-fn first(
+/// Runs as the first process of the namespace. It has the program wait until the program is fully
+/// confined and the paths that are not for the program are covered.
+fn run_first(
     host: &Host,
     preparation: &Preparation,
     control: &UnixStream,
@@ -150,12 +149,12 @@ fn first(
     match raw::fork()? {
         Fork::Child => {
             drop(go);
-            confined(preparation, control, Vec::new(), None, Some(&covered))
+            run_confined(preparation, control, Vec::new(), None, Some(&covered))
         }
         Fork::Parent(program) => {
             drop(covered);
             close_streams();
-            let state = state(control)?;
+            let state = wait_for_command(control)?;
             view.cover(&preparation.trees, &state)?;
             let _ = rustix::io::write(&go, &[1]);
             let waiting = [host.handle.as_fd(), outer.as_fd()];
@@ -165,7 +164,8 @@ fn first(
     }
 }
 
-/// Watches the program until it ends, ends what is left with `end_all`, and reports the result.
+/// Watches the program until it ends, ends the other processes with `end_all`, and reports the
+/// result.
 fn watch(
     program: Pid,
     control: &UnixStream,
@@ -188,9 +188,9 @@ fn watch(
     exit(FAILED)
 }
 
-/// Without namespaces: this process watches, and finds the processes to end in the list of all
-/// processes.
-fn outside(
+/// Runs the program without namespaces: this process watches, and finds the processes to end in the
+/// list of all processes.
+fn run_without_namespaces(
     host: &Host,
     preparation: &Preparation,
     control: &UnixStream,
@@ -198,10 +198,10 @@ fn outside(
     limits::go_first();
     let own = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(own))?;
-    let state = state(control)?;
+    let state = wait_for_command(control)?;
     let missing = uncovered(&preparation.trees, &state);
     match raw::fork()? {
-        Fork::Child => confined(preparation, control, missing, Some(&state), None),
+        Fork::Child => run_confined(preparation, control, missing, Some(&state), None),
         Fork::Parent(program) => {
             close_streams();
             let scope = init::ProcessScope::Below(own);
@@ -223,8 +223,9 @@ fn close_streams() {
 }
 
 /// Sets up the parts of the sandbox that are only for the program, waits until the rest is
-/// `covered`, and becomes the program. `state`: what the trees have to be, without a view.
-fn confined(
+/// `covered`, and becomes the program. `state`: the state that the trees must have; `None` with a
+/// view.
+fn run_confined(
     preparation: &Preparation,
     control: &UnixStream,
     mut missing: Vec<String>,
@@ -241,7 +242,7 @@ fn confined(
         calls::filter(state.is_none(), preparation.network).map_err(ConfineError::Filter);
     tolerate(filtered, sandbox, &mut missing)?;
     let (listener, unrecorded) =
-        unrecorded(preparation.recorded, || changes::listen().map_err(RecordingError::Filter))?;
+        record(preparation.recorded, || changes::listen().map_err(RecordingError::Filter))?;
     if let Some(covered) = covered
         && rustix::io::retry_on_intr(|| rustix::io::read(covered, &mut [0; 1])) != Ok(1)
     {
@@ -266,23 +267,23 @@ fn tolerate(
     }
 }
 
-/// The listener that gets the program's changes in files, or the reason why the host can't learn of
-/// them, if it wanted to.
-fn unrecorded(
+/// Returns the listener that gets the program's changes in files, or the reason why the host can't
+/// learn of them. Returns neither if the host doesn't want to.
+fn record(
     recorded: Recorded,
     listen: impl FnOnce() -> Result<OwnedFd, RecordingError>,
 ) -> Result<(Option<OwnedFd>, Option<RecordingError>), ConfineError> {
-    match (recorded, listen) {
-        (Recorded::No, _) => Ok((None, None)),
-        (_, listen) => match (recorded, listen()) {
-            (_, Ok(listener)) => Ok((Some(listener), None)),
-            (Recorded::Required, Err(reason)) => Err(ConfineError::Unrecorded(reason)),
-            (_, Err(reason)) => Ok((None, Some(reason))),
-        },
+    if recorded == Recorded::No {
+        return Ok((None, None));
+    }
+    match listen() {
+        Ok(listener) => Ok((Some(listener), None)),
+        Err(reason) if recorded == Recorded::Required => Err(ConfineError::Unrecorded(reason)),
+        Err(reason) => Ok((None, Some(reason))),
     }
 }
 
-/// Reads the program, reports that it begins, and becomes it.
+/// Reads the program, reports that it starts, and becomes it.
 fn start(
     control: &UnixStream,
     missing: Vec<String>,
@@ -306,20 +307,18 @@ fn start(
     become_program(&program, state)
 }
 
-/// Paths that can't be hidden from a program without a view of its own, although they are in its
-/// trees.
+/// Describes the paths that can't be hidden from a program without a view of its own, although they
+/// are in its trees.
 fn uncovered(trees: &[Tree], state: &TreeState) -> Vec<String> {
-    let inner: Vec<String> = trees
-        .iter()
-        .enumerate()
-        .filter(|(at, tree)| {
-            let around =
-                trees[..*at].iter().rfind(|outer| Path::new(&tree.path).starts_with(&outer.path));
-            tree.access == TreeAccess::Read
-                && around.is_some_and(|outer| outer.access == TreeAccess::Write)
-        })
-        .map(|(_, tree)| tree.path.clone())
-        .collect();
+    let mut inner = Vec::new();
+    for (index, tree) in trees.iter().enumerate() {
+        let mut before = trees[..index].iter();
+        let around = before.rfind(|outer| Path::new(&tree.path).starts_with(&outer.path));
+        let is_in_writable = around.is_some_and(|outer| outer.access == TreeAccess::Write);
+        if tree.access == TreeAccess::Read && is_in_writable {
+            inner.push(tree.path.clone());
+        }
+    }
     let kinds = [
         ("what may not be read", &state.hidden),
         ("what may not be written", &state.frozen),
@@ -340,7 +339,7 @@ fn first_three(paths: &[String]) -> String {
     shown
 }
 
-/// Becomes the program. If that fails, it is the program's own failure, reported in a shell's way.
+/// Becomes the program. A failure is the program's own, and is reported in a shell's way.
 fn become_program(task: &Program, state: Option<LeavingState>) -> ! {
     let Some((program, arguments)) = task.arguments.split_first() else { exit(127) };
     let environment = task.environment.iter().map(|(name, value)| (name, value));

@@ -102,7 +102,7 @@ pub(crate) struct Preparation {
 }
 
 impl Preparation {
-    /// The trees that it may write.
+    /// Returns the trees that it may write.
     pub(crate) fn writable(&self) -> impl Iterator<Item = &str> {
         let writable = self.trees.iter().filter(|tree| tree.access == TreeAccess::Write);
         writable.map(|tree| tree.path.as_str())

@@ -31,8 +31,9 @@ pub(super) enum LandlockError {
     Emptying(u32),
 }
 
-/// Restricts this process and its descendants to the trees of the preparation. `state`: what they
-/// have to be; `None` if the root of this process is a view, which is checked itself.
+/// Restricts this process and its descendants to the trees of the preparation. `state`: the state
+/// that the trees must have; `None` if the root of this process is a view, which is checked
+/// itself.
 ///
 /// Behind a view, version 1 isn't used: under it, no file can be moved to another directory or
 /// linked there, so ordinary programs fail, and the view already keeps every file.
@@ -44,15 +45,16 @@ pub(super) fn restrict(
     preparation: &Preparation,
     state: Option<&TreeState>,
 ) -> Result<(), LandlockError> {
-    let view = state.is_none();
+    let has_view = state.is_none();
     let version = landlock_version().unwrap_or(0);
     let abi = ABI::from(i32::try_from(version).unwrap_or(i32::MAX)).min(ABI_KNOWN);
-    if view && abi < ABI::V2 {
+    if has_view && abi < ABI::V2 {
         return Ok(());
     }
     if abi == ABI::Unsupported {
         return Err(LandlockError::Missing);
     }
+
     // The kernel has said that it has all of this version, so all of it is required.
     let all = AccessFs::from_all(abi);
     let mut ruleset =
@@ -61,57 +63,76 @@ pub(super) fn restrict(
         // Sockets without a path, and other processes.
         ruleset = ruleset.scope(Scope::AbstractUnixSocket | Scope::Signal)?;
     }
-    // With a view, it also has a private network.
-    if abi >= ABI::V4 && !preparation.network && !view {
+    // A process with a view also has a private network.
+    if abi >= ABI::V4 && !preparation.network && !has_view {
         ruleset = ruleset.handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?;
     }
-    let read: BitFlags<AccessFs> = AccessFs::from_read(abi);
-    let trees = preparation.trees.iter().map(|tree| {
-        (tree.path.as_str(), if tree.access == TreeAccess::Write { all } else { read })
-    });
-    let devices = DEVICES.map(|device| format!("/dev/{device}"));
-    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
-    let mut paths: Vec<_> = trees.chain(devices.iter().map(|path| (&**path, device))).collect();
-    let process = std::fs::canonicalize("/proc/self").unwrap_or_default();
-    if view {
-        let own = OWN_WRITABLE.into_iter().chain(preparation.home.as_deref());
-        paths.extend(own.map(|path| (path, all)));
-        let terminal = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
-        paths.extend([(TERMINAL, terminal), (TERMINALS, terminal | AccessFs::ReadDir)]);
-        // The root has directories that only lead to the trees.
-        paths.extend([("/proc", read), ("/", AccessFs::ReadDir.into())]);
-    } else {
-        paths.extend(process.to_str().map(|path| (path, read)));
-    }
+
     let mut rules = ruleset.create()?;
-    for (at, (path, access)) in paths.into_iter().enumerate() {
+    for (index, (path, access)) in accessible_paths(preparation, abi, has_view).iter().enumerate() {
         // A path that can't be opened needs no rule, like a path that doesn't exist.
         let opened = match open_itself(path) {
+            Ok(opened) => opened,
             Err(ViewError::Moved(path)) => return Err(LandlockError::Moved(path)),
-            opened => opened.ok().flatten(),
+            Err(_) => None,
         };
-        let found = opened.as_ref().map(|(_, _, identity)| identity);
-        let expected = state.and_then(|state| state.found.get(at));
-        if expected.is_some_and(|expected| expected.as_ref() != found) {
-            return Err(LandlockError::Moved(path.to_owned()));
+        // The trees come first among the paths.
+        if let Some(expected) = state.and_then(|state| state.found.get(index)) {
+            let identity = opened.as_ref().map(|(_, _, identity)| identity);
+            if expected.as_ref() != identity {
+                return Err(LandlockError::Moved(path.clone()));
+            }
         }
         let Some((handle, kind, _)) = opened else { continue };
         let access = match kind {
-            FileType::Directory => access,
+            FileType::Directory => *access,
             // The target of the link is a tree by its own path, or isn't granted.
             FileType::Symlink => continue,
-            _ => access & AccessFs::from_file(abi),
+            _ => *access & AccessFs::from_file(abi),
         };
         rules = rules
             .add_rule(PathBeneath::new(handle, access & all))
-            .map_err(|error| LandlockError::Tree(path.to_owned(), error))?;
+            .map_err(|error| LandlockError::Tree(path.clone(), error))?;
     }
+
     let status = rules.restrict_self()?;
     if status.ruleset != RulesetStatus::FullyEnforced {
         return Err(LandlockError::Partial);
     }
-    if !view && abi < ABI::V3 {
+    if !has_view && abi < ABI::V3 {
         return Err(LandlockError::Emptying(version));
     }
     Ok(())
+}
+
+/// Returns the paths that get a rule, each with its access: first the trees of the preparation, in
+/// their order.
+fn accessible_paths(
+    preparation: &Preparation,
+    abi: ABI,
+    has_view: bool,
+) -> Vec<(String, BitFlags<AccessFs>)> {
+    let all = AccessFs::from_all(abi);
+    let read = AccessFs::from_read(abi);
+    let mut paths = Vec::new();
+    for tree in &preparation.trees {
+        let access = if tree.access == TreeAccess::Write { all } else { read };
+        paths.push((tree.path.clone(), access));
+    }
+    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
+    paths.extend(DEVICES.map(|name| (format!("/dev/{name}"), device)));
+    if has_view {
+        let writable = OWN_WRITABLE.into_iter().chain(preparation.home.as_deref());
+        paths.extend(writable.map(|path| (path.to_owned(), all)));
+        let terminal = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+        paths.push((TERMINAL.to_owned(), terminal));
+        paths.push((TERMINALS.to_owned(), terminal | AccessFs::ReadDir));
+        paths.push(("/proc".to_owned(), read));
+        // The root has directories that only lead to the trees.
+        paths.push(("/".to_owned(), AccessFs::ReadDir.into()));
+    } else {
+        let process = std::fs::canonicalize("/proc/self").unwrap_or_default();
+        paths.extend(process.to_str().map(|path| (path.to_owned(), read)));
+    }
+    paths
 }

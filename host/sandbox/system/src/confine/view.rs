@@ -115,6 +115,7 @@ impl View {
             sources.extend(Source::open(&device, true)?);
         }
         sources.extend(Source::open(TERMINAL, true)?);
+
         let root = Root::make(preparation.limits.scratch)?;
         let proc = mounted("proc", &[], PRIVATE | MountAttrFlags::MOUNT_ATTR_RDONLY)?;
         let options = [("ptmxmode", "0666"), ("mode", "0600"), ("max", MOST_TERMINALS)];
@@ -123,18 +124,18 @@ impl View {
             root.directory(path)?;
         }
         // Mounts of their own: they stay writable.
-        let home = preparation.home.as_deref().filter(|home| *home != "/");
-        for path in OWN_WRITABLE.into_iter().chain(home) {
+        for path in own_writable(preparation).filter(|path| *path != "/") {
             root.directory(path)?;
             root.pin(path)?;
         }
-        for path in leading(preparation) {
+        for path in leading_directories(preparation) {
             root.directory(path)?;
             root.pin(path)?;
         }
         for (name, target) in LINKS {
             symlinkat(target, &root.0, &name[1..]).map_err(failed("making /dev"))?;
         }
+
         let covers = Covers::make(&root)?;
         root.attach(&proc, "/proc")?;
         root.attach(&terminals, TERMINALS)?;
@@ -147,6 +148,7 @@ impl View {
                 inner.push((tree.path.clone(), mount_of(&handle)?));
             }
         }
+
         rustix::process::fchdir(&root.0).map_err(failed("entering the view"))?;
         rustix::process::pivot_root(".", ".").map_err(failed("making the view the root"))?;
         unmount(".", UnmountFlags::DETACH).map_err(failed("leaving the old root"))?;
@@ -159,7 +161,7 @@ impl View {
         Ok(Self { root, found, inner, covers })
     }
 
-    /// Checks that the trees are still what has their paths, and covers what is not for the
+    /// Checks that the trees still have their paths, and covers the paths that are not for the
     /// program.
     ///
     /// # Errors
@@ -168,14 +170,13 @@ impl View {
     pub(super) fn cover(&self, trees: &[Tree], state: &TreeState) -> Step<()> {
         if self.found != state.found {
             let mut pairs = self.found.iter().zip(&state.found);
-            let moved = pairs
-                .position(|(found, now)| found != now)
-                .and_then(|at| trees.get(at))
-                .map_or("a tree", |tree| &tree.path);
-            return Err(ViewError::Moved(moved.to_owned()));
+            let index = pairs.position(|(found, now)| found != now);
+            let moved = index.and_then(|index| trees.get(index));
+            let path = moved.map_or("a tree", |tree| &tree.path);
+            return Err(ViewError::Moved(path.to_owned()));
         }
         for (path, mount) in &self.inner {
-            if mount_of(&self.root.known(path)?)? != *mount {
+            if mount_of(&self.root.find_known(path)?)? != *mount {
                 return Err(ViewError::Moved(path.clone()));
             }
         }
@@ -192,34 +193,41 @@ impl View {
     }
 }
 
-/// The directories in private ones that lead to trees, the outer before the inner. They keep their
-/// names: what is changed in a tree is saved for undo by its path.
-fn leading(preparation: &Preparation) -> BTreeSet<&str> {
-    let mut found = BTreeSet::new();
+/// Returns the directories inside private ones that lead to trees, the outer before the inner. They
+/// keep their names: changes in a tree are saved for undo by their paths.
+fn leading_directories(preparation: &Preparation) -> BTreeSet<&str> {
+    let mut leading = BTreeSet::new();
     for tree in &preparation.trees {
-        let above = Path::new(&tree.path).ancestors().skip(1);
-        let private = above.filter(|above| {
-            own_writable(preparation).any(|own| *above != Path::new(own) && above.starts_with(own))
-        });
-        found.extend(private.filter_map(Path::to_str));
+        for above in Path::new(&tree.path).ancestors().skip(1) {
+            let is_in_private = own_writable(preparation)
+                .map(Path::new)
+                .any(|own| above != own && above.starts_with(own));
+            if is_in_private {
+                leading.extend(above.to_str());
+            }
+        }
     }
-    found
+    leading
 }
 
+/// Returns the private directories, with the home.
 fn own_writable(preparation: &Preparation) -> impl Iterator<Item = &str> {
     OWN_WRITABLE.into_iter().chain(preparation.home.as_deref())
 }
 
-/// The trees inside of other trees.
-fn inner_trees(trees: &[Tree]) -> impl Iterator<Item = &Tree> {
-    trees.iter().enumerate().filter_map(|(at, tree)| {
-        let is_inner =
-            trees[..at].iter().any(|outer| Path::new(&tree.path).starts_with(&outer.path));
-        is_inner.then_some(tree)
-    })
+/// Returns the trees inside of other trees.
+fn inner_trees(trees: &[Tree]) -> Vec<&Tree> {
+    let mut inner = Vec::new();
+    for (index, tree) in trees.iter().enumerate() {
+        let mut before = trees[..index].iter();
+        if before.any(|outer| Path::new(&tree.path).starts_with(&outer.path)) {
+            inner.push(tree);
+        }
+    }
+    inner
 }
 
-/// The number of the mount that a handle is in.
+/// Returns the number of the mount that a handle is in.
 fn mount_of(handle: &OwnedFd) -> Step<u64> {
     statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)
         .map(|found| found.stx_mnt_id)
@@ -234,7 +242,7 @@ fn failed(step: &'static str) -> impl Fn(Errno) -> ViewError {
 const PRIVATE: MountAttrFlags =
     MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
-/// A new file system of its own, without a place yet.
+/// Makes a new file system, without a place yet.
 fn mounted(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Step<OwnedFd> {
     new_mount(kind, options, attributes).map_err(|errno| ViewError::Mount(kind.to_owned(), errno))
 }
@@ -252,9 +260,8 @@ fn new_mount(
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// Opens the object of a real path, and returns its kind and identity. `None`: the path doesn't
-/// exist. No link is followed: a component that has become a link isn't the meant one, so the path
-/// has moved.
+/// Opens the object of a real path, and returns its kind and identity. Returns `None` if the path
+/// doesn't exist. No link is followed: if a component has become a link, the path has moved.
 pub(crate) fn open_itself(path: &str) -> Step<Option<(OwnedFd, FileType, Identity)>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -284,7 +291,8 @@ enum Source {
 }
 
 impl Source {
-    /// Opens the object of a path, and returns its identity. `None`: the path doesn't exist.
+    /// Opens the object of a path, and returns its identity. Returns `None` if the path doesn't
+    /// exist.
     fn open(path: &str, writable: bool) -> Step<Option<(Self, Identity)>> {
         let Some((handle, kind, identity)) = open_itself(path)? else { return Ok(None) };
         if let Identity::Link(target) = &identity {
@@ -341,8 +349,8 @@ impl Root {
         let options = [("size", size.as_str()), ("nr_inodes", INODES), ("mode", "0755")];
         let root = mounted("tmpfs", &options, PRIVATE)?;
         // The place doesn't matter: everything that is needed of the old root is open.
-        let at = if Path::new("/tmp").is_dir() { "/tmp" } else { "/proc" };
-        move_mount(&root, c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        let place = if Path::new("/tmp").is_dir() { "/tmp" } else { "/proc" };
+        move_mount(&root, c"", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
             .map_err(failed("mounting the view"))?;
         Ok(Self(root))
     }
@@ -399,8 +407,8 @@ impl Root {
             .map_err(|errno| ViewError::Mount(path.to_owned(), errno))
     }
 
-    /// The kind of file that was found at a path before.
-    fn known(&self, path: &str) -> Step<OwnedFd> {
+    /// Opens a path that existed before. If it is gone, it has moved.
+    fn find_known(&self, path: &str) -> Step<OwnedFd> {
         self.find(path).map_err(|errno| match errno {
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP => ViewError::Moved(path.to_owned()),
             errno => ViewError::Find(path.to_owned(), errno),
@@ -410,26 +418,26 @@ impl Root {
     /// Keeps the name of a directory or a link: a mount point can't be renamed, removed or
     /// exchanged.
     fn pin(&self, path: &str) -> Step<()> {
-        let clone =
-            clone(&self.known(path)?).map_err(|errno| ViewError::Pin(path.to_owned(), errno))?;
-        self.attach(&clone, path)
+        let target = self.find_known(path)?;
+        let copy = clone(&target).map_err(|errno| ViewError::Pin(path.to_owned(), errno))?;
+        self.attach(&copy, path)
     }
 
     /// Makes a path read-only.
     fn freeze(&self, path: &str) -> Step<()> {
-        let target = self.known(path)?;
+        let target = self.find_known(path)?;
         let stat = rustix::fs::fstat(&target)
             .map_err(|errno| ViewError::Protect(path.to_owned(), errno.into()))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
             // A link has nothing to write. Its target is decided on by its own path.
             return self.pin(path);
         }
-        let clone =
+        let copy =
             clone(&target).map_err(|errno| ViewError::Protect(path.to_owned(), errno.into()))?;
         let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into();
-        raw::mount_attributes(&clone, attributes)
+        raw::mount_attributes(&copy, attributes)
             .map_err(|error| ViewError::Protect(path.to_owned(), error))?;
-        self.attach(&clone, path)
+        self.attach(&copy, path)
     }
 }
 
@@ -440,7 +448,7 @@ struct Covers {
     directory: OwnedFd,
 }
 
-/// Their place: below the mount of `/proc`, where no name leads to them.
+/// The place of the covers: below the mount of `/proc`, where no name leads to them.
 const COVERS: &str = "/proc";
 
 impl Covers {
@@ -463,7 +471,7 @@ impl Covers {
 
     /// Covers a path.
     fn hide(&self, root: &Root, path: &str) -> Step<()> {
-        let target = root.known(path)?;
+        let target = root.find_known(path)?;
         let stat =
             rustix::fs::fstat(&target).map_err(|errno| ViewError::Hide(path.to_owned(), errno))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
@@ -471,9 +479,9 @@ impl Covers {
             // The target of the link is covered itself, or isn't in the view.
             return root.pin(path);
         }
-        let cover = clone(if kind == FileType::Directory { &self.directory } else { &self.file })
-            .map_err(|errno| ViewError::Hide(path.to_owned(), errno))?;
-        root.attach(&cover, path)
+        let cover = if kind == FileType::Directory { &self.directory } else { &self.file };
+        let copy = clone(cover).map_err(|errno| ViewError::Hide(path.to_owned(), errno))?;
+        root.attach(&copy, path)
     }
 }
 
@@ -481,6 +489,7 @@ fn open_cover(mount: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     openat2(mount, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH)
 }
 
+/// Splits a path into its directory and its last component.
 fn split(path: &str) -> (&str, &str) {
     let (above, leaf) = path.rsplit_once('/').unwrap_or(("", path));
     (if above.is_empty() { "/" } else { above }, leaf)

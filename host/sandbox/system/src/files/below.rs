@@ -2,9 +2,9 @@
 //! or its new name.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{Dir, FileType, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use toolhold_contract::Access;
 use toolhold_policy::files::Refusal;
@@ -27,32 +27,34 @@ impl FileView {
         old: &Path,
         new: &Path,
     ) -> Result<(), FileError> {
-        let mut seen = 0;
-        let top = enter(place.dir.as_fd(), place.leaf)?;
-        // Of every level, only the directory that is being read is open.
-        let mut levels = vec![(names(&top)?, top, old.to_owned(), new.to_owned())];
-        while let Some((names_left, handle, old, new)) = levels.last_mut() {
-            let Some((name, kind)) = names_left.pop() else {
+        let mut checked = 0;
+        let handle = enter(place.dir.as_fd(), place.leaf)?;
+        let entries = read_entries(&handle)?;
+        let mut levels = vec![Level { entries, handle, old: old.to_owned(), new: new.to_owned() }];
+        while let Some(level) = levels.last_mut() {
+            let Some((name, kind)) = level.entries.pop() else {
                 levels.pop();
                 continue;
             };
-            seen += 1;
+            checked += 1;
             if kind == FileType::Symlink {
-                unless_gone(self.check_moved_link(handle.as_fd(), &name, old, new))?;
+                let link =
+                    self.check_moved_link(level.handle.as_fd(), &name, &level.old, &level.new);
+                unless_gone(link)?;
             }
-            let old = old.join(&name);
-            let new = new.join(&name);
+            let old = level.old.join(&name);
+            let new = level.new.join(&name);
             for path in [&old, &new] {
                 self.check(path, kind, Access::Write)?;
                 self.check(path, kind, Access::Read)?;
             }
-            if kind == FileType::Directory
-                && let Some(below) =
-                    unless_gone(enter(handle.as_fd(), &name).map_err(FileError::from))?
-            {
-                levels.push((names(&below)?, below, old, new));
+            if kind == FileType::Directory {
+                let entered = enter(level.handle.as_fd(), &name).map_err(FileError::from);
+                if let Some(handle) = unless_gone(entered)? {
+                    levels.push(Level { entries: read_entries(&handle)?, handle, old, new });
+                }
             }
-            if seen > MAX_ENTRIES || levels.len() > MAX_DEPTH {
+            if checked > MAX_ENTRIES || levels.len() > MAX_DEPTH {
                 return Err(self.denied(Refusal::TooMuchBelow, &place.path(), Access::Write));
             }
         }
@@ -60,7 +62,17 @@ impl FileView {
     }
 }
 
-/// An entry that was removed since its directory was read is no reason to refuse.
+/// A directory whose entries are checked.
+struct Level {
+    /// The entries that aren't checked yet.
+    entries: Vec<(String, FileType)>,
+    handle: OwnedFd,
+    old: PathBuf,
+    new: PathBuf,
+}
+
+/// Returns `None` for an entry that was removed since its directory was read: that is no reason to
+/// refuse.
 fn unless_gone<T>(result: Result<T, FileError>) -> Result<Option<T>, FileError> {
     match result {
         Err(FileError::Errno(Errno::NOENT)) => Ok(None),
@@ -77,25 +89,22 @@ fn enter(dir: std::os::fd::BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno>
     )
 }
 
-/// The entries of a directory, at most one more than the limit. Rules are UTF-8 and can't decide on
-/// a name that isn't, so the directory is refused.
-fn names(dir: &OwnedFd) -> Result<Vec<(String, FileType)>, Errno> {
-    let mut names = Vec::new();
+/// Reads the entries of a directory, at most one more than the limit. Rules are UTF-8 and can't
+/// decide on a name that isn't, so the directory is refused.
+fn read_entries(dir: &OwnedFd) -> Result<Vec<(String, FileType)>, Errno> {
+    let mut entries = Vec::new();
+    // Two more for `.` and `..`.
     for entry in Dir::read_from(dir)?.take(MAX_ENTRIES + 3) {
         let entry = entry?;
         let name = entry.file_name().to_str().map_err(|_| Errno::ILSEQ)?;
         if matches!(name, "." | "..") {
             continue;
         }
-        let kind = match entry.file_type() {
-            FileType::Unknown => kernel::file_type(&rustix::fs::statat(
-                dir,
-                name,
-                rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
-            )?),
-            kind => kind,
-        };
-        names.push((name.to_owned(), kind));
+        let mut kind = entry.file_type();
+        if kind == FileType::Unknown {
+            kind = kernel::file_type(&rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?);
+        }
+        entries.push((name.to_owned(), kind));
     }
-    Ok(names)
+    Ok(entries)
 }

@@ -21,10 +21,11 @@ impl FileView {
     /// A rule's refusal, or the kernel's error.
     pub fn create_directory(&self, dir: BorrowedFd<'_>, path: &str) -> Result<(), FileError> {
         let place = match self.place(dir, path) {
-            // It exists already: a caller that creates a path directory by directory expects this
-            // error.
+            // A caller that creates a path directory by directory expects this error if the
+            // directory exists already.
             Err(FileError::Errno(NO_LEAF)) => {
-                return self.find_at(dir, path, true).and(Err(Errno::EXIST.into()));
+                self.find_at(dir, path, true)?;
+                return Err(Errno::EXIST.into());
             }
             place => place?,
         };
@@ -81,6 +82,7 @@ impl FileView {
         let source = self.place(from.0, from.1)?;
         let target = self.place(to.0, to.1)?;
         let stat = rustix::fs::statat(&source.dir, source.leaf, AtFlags::SYMLINK_NOFOLLOW);
+        // The rules decide before the error of a missing source is returned.
         let kind = stat.as_ref().map_or(FileType::Unknown, kernel::file_type);
         for path in [source.path(), target.path()] {
             self.check(&path, kind, Access::Write)?;
@@ -111,21 +113,8 @@ impl FileView {
                 &target.dir_path,
             )?;
         }
-        if let Some(changes) = &self.changes {
-            let object = kernel::resolve(source.dir.as_fd(), source.leaf, false)?;
-            let replaced = kernel::resolve(target.dir.as_fd(), target.leaf, false).ok();
-            let from = ChangedPath {
-                path: &source.path(),
-                object: Some(object.as_fd()),
-                parent: Some(source.dir.as_fd()),
-            };
-            let to = ChangedPath {
-                path: &target.path(),
-                object: replaced.as_ref().map(AsFd::as_fd),
-                parent: Some(target.dir.as_fd()),
-            };
-            changes.before_rename(&from, &to).map_err(not_saved)?;
-        }
+
+        self.before_rename(&source, &target)?;
         rustix::fs::renameat_with(
             &source.dir,
             source.leaf,
@@ -133,29 +122,43 @@ impl FileView {
             target.leaf,
             RenameFlags::empty(),
         )?;
+
         if is_directory && source.path() != target.path() {
             // Another process may have created something there since the check. From now on, nobody
-            // changes it by its old name. A temporary one isn't anybody's any more.
-            let old = source.path();
-            let old = if outermost(&old).is_some() { target.path() } else { old };
-            self.check_below(&target, &old, &target.path()).inspect_err(|_| {
-                let back = rustix::fs::renameat_with(
-                    &target.dir,
-                    target.leaf,
-                    &source.dir,
-                    source.leaf,
-                    RenameFlags::NOREPLACE,
-                );
-                if let Err(errno) = back {
-                    tracing::warn!(
-                        "{} can't go back to {}: {errno}",
-                        target.path().display(),
-                        source.path().display()
-                    );
-                }
-            })?;
+            // changes it by its old name. The rules say nothing about an old name that is
+            // temporary.
+            let mut old = source.path();
+            if outermost(&old).is_some() {
+                old = target.path();
+            }
+            if let Err(error) = self.check_below(&target, &old, &target.path()) {
+                rename_back(&source, &target);
+                return Err(error);
+            }
         }
         Ok(())
+    }
+
+    /// Has the recorder save both objects of a rename.
+    fn before_rename(
+        &self,
+        source: &DirEntryRef<'_>,
+        target: &DirEntryRef<'_>,
+    ) -> Result<(), FileError> {
+        let Some(changes) = &self.changes else { return Ok(()) };
+        let object = kernel::resolve(source.dir.as_fd(), source.leaf, false)?;
+        let replaced = kernel::resolve(target.dir.as_fd(), target.leaf, false).ok();
+        let from = ChangedPath {
+            path: &source.path(),
+            object: Some(object.as_fd()),
+            parent: Some(source.dir.as_fd()),
+        };
+        let to = ChangedPath {
+            path: &target.path(),
+            object: replaced.as_ref().map(AsFd::as_fd),
+            parent: Some(target.dir.as_fd()),
+        };
+        changes.before_rename(&from, &to).map_err(not_saved)
     }
 
     /// Creates a second name for a regular file. The object that was decided on is linked, even if
@@ -176,10 +179,8 @@ impl FileView {
             self.check(path, found.kind, Access::Write)?;
             self.check(path, found.kind, Access::Read)?;
         }
-        if found.kind != FileType::RegularFile
-            || target.wants_directory
-            || !may_get_to(&found.path, &target.path())
-        {
+        let is_file = found.kind == FileType::RegularFile;
+        if !is_file || target.wants_directory || !may_get_to(&found.path, &target.path()) {
             return Err(Errno::PERM.into());
         }
         // The new name is a way to change the file.
@@ -210,14 +211,12 @@ impl FileView {
     ) -> Result<(), FileError> {
         let place = self.place(dir, path)?;
         self.check(&place.path(), FileType::Symlink, Access::Write)?;
-        let target = lexical_join(&place.dir_path, Path::new(points_to));
-        if Path::new(points_to).is_absolute() || climbs_late(Path::new(points_to)) {
-            return Err(self.denied(
-                Refusal::Outside,
-                &place.dir_path.join(points_to),
-                Access::Read,
-            ));
+        let points_to = Path::new(points_to);
+        if points_to.is_absolute() || climbs_late(points_to) {
+            let path = place.dir_path.join(points_to);
+            return Err(self.denied(Refusal::Outside, &path, Access::Read));
         }
+        let target = lexical_join(&place.dir_path, points_to);
         self.check(&target, FileType::Directory, Access::Read)?;
         if place.wants_directory {
             return Err(Errno::NOTDIR.into());
@@ -228,7 +227,7 @@ impl FileView {
         self.remember_temporary(&place)
     }
 
-    /// The target of a symbolic link.
+    /// Reads the target of a symbolic link.
     ///
     /// # Errors
     ///
@@ -264,9 +263,9 @@ impl FileView {
         Ok(rustix::fs::utimensat(kernel::proc_fds()?, name.as_str(), times, AtFlags::empty())?)
     }
 
-    /// Whether a relative link may move to another directory: from there, a program outside the
-    /// sandbox must not reach more through it than before. A link that points outside already may
-    /// move, since that opens nothing.
+    /// Checks whether a relative link may move to another directory: from there, a program outside
+    /// the sandbox must not reach more through it than before. A link that points outside already
+    /// may move, since that opens nothing.
     pub(super) fn check_moved_link(
         &self,
         dir: BorrowedFd<'_>,
@@ -274,24 +273,21 @@ impl FileView {
         old: &Path,
         new: &Path,
     ) -> Result<(), FileError> {
-        let text = PathBuf::from(OsString::from_vec(
-            rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes(),
-        ));
-        let before = lexical_join(old, &text);
-        let after = lexical_join(new, &text);
-        match self.decide(&after, Kind::Directory, Access::Read) {
-            Err(refusal)
-                if before != after
-                    && self.decide(&before, Kind::Directory, Access::Read).is_ok() =>
-            {
-                Err(self.denied(refusal, &after, Access::Read))
-            }
-            _ => Ok(()),
+        let text = rustix::fs::readlinkat(dir, name, Vec::new())?;
+        let target = PathBuf::from(OsString::from_vec(text.into_bytes()));
+        let before = lexical_join(old, &target);
+        let after = lexical_join(new, &target);
+        let Err(refusal) = self.decide(&after, Kind::Directory, Access::Read) else {
+            return Ok(());
+        };
+        if before == after || self.decide(&before, Kind::Directory, Access::Read).is_err() {
+            return Ok(());
         }
+        Err(self.denied(refusal, &after, Access::Read))
     }
 
-    /// Best effort: if it fails, the new file keeps its mode, which is never wider than the
-    /// process's umask.
+    /// Gives a new file the mode and the owner of the file that it replaces, if it can. Otherwise,
+    /// the new file keeps its mode, which is never wider than the process's umask.
     fn keep_mode(&self, source: &DirEntryRef<'_>, stat: &Stat, target: &DirEntryRef<'_>) {
         // If the file has another name, its mode would change there as well: for example a file
         // that got the number of one that this call created and removed.
@@ -303,19 +299,19 @@ impl FileView {
             return;
         };
         let Ok(handle) = kernel::resolve(source.dir.as_fd(), source.leaf, false) else { return };
-        let same = rustix::fs::fstat(&handle)
-            .is_ok_and(|now| (now.st_dev, now.st_ino) == (stat.st_dev, stat.st_ino));
-        let (Ok(fds), true, FileType::RegularFile) =
-            (kernel::proc_fds(), same, kernel::file_type(&replaced))
-        else {
+        let Ok(now) = rustix::fs::fstat(&handle) else { return };
+        let is_same = now.st_dev == stat.st_dev && now.st_ino == stat.st_ino;
+        if !is_same || kernel::file_type(&replaced) != FileType::RegularFile {
             return;
-        };
+        }
+        let Ok(fds) = kernel::proc_fds() else { return };
+
         let name = kernel::fd_name(handle.as_fd());
-        if (replaced.st_uid, replaced.st_gid) != (stat.st_uid, stat.st_gid) {
-            let owner =
-                (Some(Uid::from_raw(replaced.st_uid)), Some(Gid::from_raw(replaced.st_gid)));
+        if replaced.st_uid != stat.st_uid || replaced.st_gid != stat.st_gid {
+            let user = Some(Uid::from_raw(replaced.st_uid));
+            let group = Some(Gid::from_raw(replaced.st_gid));
             // Only root can change the owner; for anyone else the new file is their own.
-            let _ = rustix::fs::chownat(fds, name.as_str(), owner.0, owner.1, AtFlags::empty());
+            let _ = rustix::fs::chownat(fds, name.as_str(), user, group, AtFlags::empty());
         }
         // Without set-user-id and similar bits: new contents don't inherit privileges.
         let mode = Mode::from_raw_mode(replaced.st_mode & 0o777);
@@ -323,11 +319,30 @@ impl FileView {
     }
 }
 
-/// Whether a `..` comes after a name.
+/// Moves a directory back to the name that it had before a rename.
+fn rename_back(source: &DirEntryRef<'_>, target: &DirEntryRef<'_>) {
+    let renamed = rustix::fs::renameat_with(
+        &target.dir,
+        target.leaf,
+        &source.dir,
+        source.leaf,
+        RenameFlags::NOREPLACE,
+    );
+    if let Err(errno) = renamed {
+        tracing::warn!(
+            "{} can't go back to {}: {errno}",
+            target.path().display(),
+            source.path().display()
+        );
+    }
+}
+
+/// Checks whether a `..` comes after a name.
 fn climbs_late(path: &Path) -> bool {
-    path.components()
-        .skip_while(|part| *part == Component::ParentDir || *part == Component::CurDir)
-        .any(|part| part == Component::ParentDir)
+    let mut after_start = path
+        .components()
+        .skip_while(|part| matches!(part, Component::ParentDir | Component::CurDir));
+    after_start.any(|part| part == Component::ParentDir)
 }
 
 /// Joins paths without the file system: `..` removes a component.

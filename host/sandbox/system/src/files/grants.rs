@@ -50,7 +50,7 @@ pub struct Root {
     pub prompt: bool,
 }
 
-/// Why a directory can't be granted.
+/// The reason why a directory can't be granted.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
     /// The directory can't be opened.
@@ -69,8 +69,9 @@ pub enum GrantError {
 }
 
 impl Grants {
-    /// Opens the directories of `grants`, by their real paths, and builds the rules: without `own`
-    /// folders (see [`with_its_links`]) and `/proc`, with `globs` added.
+    /// Opens the directories of `grants`, by their real paths, and builds the rules. The rules
+    /// leave out the `own` folders (see [`with_its_links`]) and `/proc`; `globs` adds the globs to
+    /// them.
     ///
     /// # Errors
     ///
@@ -113,45 +114,45 @@ impl Grants {
         })
     }
 
-    /// Toolhold's own folders under the other names that current mounts give them. If the mounts
-    /// can't be read, the names from the last time.
+    /// Returns Toolhold's own folders under the other names that current mounts give them. If the
+    /// mounts can't be read, returns the names from the last time.
     pub(crate) fn aliases(&self) -> Arc<[OwnFolder]> {
         let mut known = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(mounts) = Mounts::current() else { return Arc::clone(&known.own) };
-        if known.mounts.as_ref().is_none_or(|before| !Arc::ptr_eq(before, &mounts)) {
-            // Each procfs is recognised by its type.
-            let named = self
-                .rules
-                .own()
-                .iter()
-                .filter(|own| own.path != Path::new("/proc") && !own.path.ends_with(".."));
-            let own = named
-                .flat_map(|own| {
-                    let names = mounts.other_names(&own.path).into_iter();
-                    names.map(|path| OwnFolder { path, secret: own.secret })
-                })
-                .collect();
-            *known = Aliases { mounts: Some(mounts), own };
+        let is_current = known.mounts.as_ref().is_some_and(|before| Arc::ptr_eq(before, &mounts));
+        if is_current {
+            return Arc::clone(&known.own);
         }
+
+        let mut aliases = Vec::new();
+        for own in self.rules.own() {
+            // Each procfs is recognised by its type.
+            if own.path == Path::new("/proc") || own.path.ends_with("..") {
+                continue;
+            }
+            let names = mounts.other_names(&own.path).into_iter();
+            aliases.extend(names.map(|path| OwnFolder { path, secret: own.secret }));
+        }
+        *known = Aliases { mounts: Some(mounts), own: aliases.into() };
         Arc::clone(&known.own)
     }
 
-    /// Whether the file system of this device may be used like that of a granted directory.
+    /// Checks whether the file system of this device may be used like that of a granted directory.
     pub(super) fn is_on_a_granted_device(&self, device: u64) -> bool {
         self.devices.contains(&device)
     }
 
-    /// The rules for the directories.
+    /// Returns the rules for the directories.
     pub fn rules(&self) -> &FileRules {
         &self.rules
     }
 
-    /// The directories, in the operator's order.
+    /// Returns the directories, in the order of the configuration.
     pub fn roots(&self) -> &[Root] {
         &self.roots
     }
 
-    /// The innermost root of an absolute path, and the rest of the path below it. Compares
+    /// Returns the innermost root of an absolute path, and the rest of the path below it. Compares
     /// spellings and opens nothing.
     pub(super) fn covering<'p>(&self, path: &'p Path) -> Option<(&Root, &'p Path)> {
         let covering =
@@ -164,26 +165,27 @@ fn not_opened(grant: &Grant, source: impl Into<io::Error>) -> GrantError {
     GrantError::Open { path: grant.path.clone(), source: source.into() }
 }
 
-/// The paths that must not change for a path to lead where it does: where it leads, each link on
-/// the way, which could be exchanged, and each folder that `..` leaves, which a link could replace.
+/// Returns the paths that must not change for the path of an own folder to lead to the same place:
+/// its real path, each link on the way, which could be exchanged, and each folder that `..` leaves,
+/// which a link could replace.
 pub fn with_its_links(own: OwnFolder) -> impl Iterator<Item = OwnFolder> {
     let Way { real, links, left } = Way::as_far_as_it_exists(&own.path);
     // The text of a link is no secret, and its other targets aren't Toolhold's.
-    let kept = links
+    let on_the_way = links
         .into_iter()
         .chain(left.into_iter().map(|folder| folder.join("..")))
         .map(|path| OwnFolder { path, secret: false });
-    std::iter::once(OwnFolder { path: real, ..own }).chain(kept)
+    std::iter::once(OwnFolder { path: real, secret: own.secret }).chain(on_the_way)
 }
 
-/// The real path of something that may not exist yet: as far as it exists, and the rest. So a
-/// folder of Toolhold's own is protected under its future name.
+/// Returns the real path of something that may not exist yet: the real path of its existing part,
+/// and the rest. So a folder of Toolhold's own is protected under its future name.
 pub fn real_or_given(path: &Path) -> PathBuf {
     Way::as_far_as_it_exists(path).real
 }
 
 impl Root {
-    /// A second handle of the directory, for a guest that reads its entries.
+    /// Opens a second handle of the directory, for a guest that reads its entries.
     ///
     /// # Errors
     ///

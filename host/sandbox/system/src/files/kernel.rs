@@ -35,8 +35,8 @@ pub(super) fn resolve(dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<O
     open_beneath(dir, path, flags, ResolveFlags::empty())
 }
 
-/// The same, but only from the kernel's cache and in the file system of `dir`, without asking a
-/// file system, which may be slow or never answer.
+/// Finds `path` as [`resolve`] does, but only in the kernel's cache and in the file system of
+/// `dir`. No file system is asked, since it may be slow or never answer.
 ///
 /// # Errors
 ///
@@ -54,8 +54,11 @@ pub(super) fn resolve_cached(
         | ResolveFlags::NO_MAGICLINKS
         | ResolveFlags::NO_XDEV
         | ResolveFlags::CACHED;
-    rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve)
-        .map_err(|errno| if errno == Errno::INVAL { Errno::AGAIN } else { errno })
+    match rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve) {
+        // The kernel doesn't know the flag for its cache.
+        Err(Errno::INVAL) => Err(Errno::AGAIN),
+        result => result,
+    }
 }
 
 /// Opens `path` below `dir`, never out of it and never through the magic links of `/proc`.
@@ -78,7 +81,7 @@ pub(super) fn open_beneath(
     Err(Errno::AGAIN)
 }
 
-/// The path of the object behind a handle by the kernel, links resolved.
+/// Asks the kernel for the path of the object behind a handle, with links resolved.
 ///
 /// # Errors
 ///
@@ -91,7 +94,7 @@ pub(super) fn real_path(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     Ok(path)
 }
 
-/// The same without a look-up of the path, which may block.
+/// Asks the kernel for the path like [`real_path`], without a lookup of the path, which may block.
 ///
 /// # Errors
 ///
@@ -102,9 +105,9 @@ pub(super) fn real_path_at_once(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno
 }
 
 fn path_by_proc(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
-    let path =
-        rustix::fs::readlinkat(proc_fds()?, fd_name(handle).as_str(), Vec::with_capacity(256))?;
-    let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
+    let name = fd_name(handle);
+    let target = rustix::fs::readlinkat(proc_fds()?, name.as_str(), Vec::with_capacity(256))?;
+    let path = PathBuf::from(OsString::from_vec(target.into_bytes()));
     // An object that isn't in a file system (`pipe:[1]`) or not below our root has no path for
     // rules.
     if path.is_absolute() { Ok(path) } else { Err(Errno::NOENT) }
@@ -114,10 +117,12 @@ fn path_by_proc(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
 /// another: a rule would decide on a name that doesn't exist.
 const GONE: &[u8] = b" (deleted)";
 
-/// Whether a path still names the object behind a handle; a file's real name may end like this too.
+/// Checks whether a path still names the object behind a handle. The real name of a file may end
+/// with [`GONE`], too.
 fn is_named(handle: BorrowedFd<'_>, path: &Path) -> bool {
     let named = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
-    matches!((named, rustix::fs::fstat(handle)), (Ok(named), Ok(held)) if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino))
+    let (Ok(named), Ok(held)) = (named, rustix::fs::fstat(handle)) else { return false };
+    named.st_dev == held.st_dev && named.st_ino == held.st_ino
 }
 
 /// Opens the object of an `O_PATH` handle for use: the same object, whatever its name leads to by
@@ -128,12 +133,13 @@ pub(super) fn reopen(handle: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, E
     rustix::fs::openat(proc_fds()?, fd_name(handle).as_str(), flags, Mode::empty())
 }
 
-/// The name under [`proc_fds`] by which system calls with a path reach the object behind a handle.
+/// Returns the name below [`proc_fds`] by which system calls with a path reach the object behind a
+/// handle.
 pub(super) fn fd_name(handle: BorrowedFd<'_>) -> String {
     handle.as_raw_fd().to_string()
 }
 
-/// `/proc/self/fd`, opened once and checked to be the kernel's.
+/// Returns the directory `/proc/self/fd`, opened once and checked to be the kernel's.
 pub(super) fn proc_fds() -> Result<BorrowedFd<'static>, Errno> {
     const PROC_SUPER_MAGIC: i64 = 0x9fa0;
     static FDS: OnceLock<Option<OwnedFd>> = OnceLock::new();
@@ -141,18 +147,18 @@ pub(super) fn proc_fds() -> Result<BorrowedFd<'static>, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fds = rustix::fs::open("/proc/self/fd", flags, Mode::empty()).ok()?;
         let is_proc = rustix::fs::fstatfs(&fds).is_ok_and(|fs| fs.f_type == PROC_SUPER_MAGIC);
-        is_proc.then_some(fds)
+        if is_proc { Some(fds) } else { None }
     });
     fds.as_ref().map(AsFd::as_fd).ok_or(NO_PROC)
 }
 
-/// Whether `/proc` is mounted and the kernel's own: without it the real place of a file isn't
-/// known, and no directory can be granted.
+/// Checks whether `/proc` is mounted and the kernel's own. Without it, the real place of a file
+/// isn't known, and no directory can be granted.
 pub fn proc_works() -> bool {
     proc_fds().is_ok()
 }
 
-/// Whether the kernel can resolve names below a handle and never out of it.
+/// Checks whether the kernel can resolve names below a handle and never out of it.
 ///
 /// # Errors
 ///
@@ -168,7 +174,7 @@ pub fn resolving_works() -> std::io::Result<()> {
     }
 }
 
-/// The file type of a `stat`.
+/// Returns the file type of a `stat`.
 pub(super) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }

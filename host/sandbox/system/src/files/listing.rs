@@ -10,7 +10,7 @@ use toolhold_policy::files::Kind;
 
 use super::{FileError, FileView, kernel};
 
-/// Reads the entries of one directory as they are asked for.
+/// The entries of one directory, each read when it is requested.
 #[derive(Debug)]
 pub struct Listing {
     view: FileView,
@@ -50,7 +50,8 @@ impl FileView {
 }
 
 impl Listing {
-    /// Entries left out so far: refused by a rule, or with a name that isn't UTF-8.
+    /// Returns the number of entries left out so far: refused by a rule, or with a name that isn't
+    /// UTF-8.
     pub fn hidden(&self) -> u64 {
         self.hidden
     }
@@ -69,14 +70,19 @@ impl Iterator for Listing {
                 }
             };
             let kind = entry.file_type();
-            let rule_kind = if kind == FileType::Directory { Kind::Directory } else { Kind::Other };
-            match entry.file_name().to_str() {
-                Ok("." | "..") => {}
-                Ok(name) if !self.view.leaves_out(&self.path.join(name), rule_kind) => {
-                    return Some(Ok(ListingEntry { name: name.to_owned(), kind }));
-                }
-                _ => self.hidden += 1,
+            let Ok(name) = entry.file_name().to_str() else {
+                self.hidden += 1;
+                continue;
+            };
+            if matches!(name, "." | "..") {
+                continue;
             }
+            let rule_kind = if kind == FileType::Directory { Kind::Directory } else { Kind::Other };
+            if self.view.leaves_out(&self.path.join(name), rule_kind) {
+                self.hidden += 1;
+                continue;
+            }
+            return Some(Ok(ListingEntry { name: name.to_owned(), kind }));
         }
     }
 }

@@ -120,7 +120,7 @@ pub enum LastLink {
     Meant,
 }
 
-/// Why the path layer failed.
+/// The reason why the path layer failed.
 #[derive(Debug)]
 pub enum FileError {
     /// A rule refuses it.
@@ -135,7 +135,7 @@ impl From<Errno> for FileError {
     }
 }
 
-/// The error for an object that could not be saved before its change.
+/// Returns the error for an object that could not be saved before its change.
 fn not_saved(error: std::io::Error) -> FileError {
     FileError::Errno(Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
@@ -157,7 +157,7 @@ impl DirEntryRef<'_> {
 }
 
 impl FileView {
-    /// A view of `grants`; with `read_only`, nothing can be written.
+    /// Makes a view of `grants`. With `read_only`, nothing can be written.
     pub fn new(grants: Arc<Grants>, read_only: bool) -> Self {
         let aliases = grants.aliases();
         Self {
@@ -173,27 +173,28 @@ impl FileView {
         }
     }
 
-    /// The same view for a thread that must not block, to [`locate`](Self::locate) paths: what
-    /// isn't found in the kernel's cache, or is in a file system that isn't [prompt](Root::prompt),
-    /// fails with `AGAIN`.
+    /// Returns the same view for a thread that must not block, to [`locate`](Self::locate) paths.
+    /// A path that isn't in the kernel's cache, or is in a file system that isn't
+    /// [prompt](Root::prompt), fails with `AGAIN`.
     #[must_use]
     pub fn cache_only(self) -> Self {
         Self { cached: true, ..self }
     }
 
-    /// The same view for a call with rules about its paths.
+    /// Returns the same view for a call with rules about its paths.
     #[must_use]
     pub fn under(self, rules: Option<&Arc<dyn PathRules>>, report: &Arc<Report>) -> Self {
         Self { call: rules.map(|rules| (Arc::clone(rules), Arc::clone(report))), ..self }
     }
 
-    /// The same view, which tells `changes` of each change before it is made.
+    /// Returns the same view, which tells `changes` of each change before it is made.
     #[must_use]
     pub fn recording(self, changes: Option<&Arc<dyn ChangeRecorder>>) -> Self {
         Self { changes: changes.map(Arc::clone), ..self }
     }
 
-    /// Has the object saved that has a name, or will have it, and is about to change.
+    /// Has the recorder save the object of a name that is about to change, or the absence of such
+    /// an object.
     fn before_change(&self, place: &DirEntryRef<'_>) -> Result<(), FileError> {
         let Some(changes) = &self.changes else { return Ok(()) };
         let object = match kernel::resolve(place.dir.as_fd(), place.leaf, false) {
@@ -208,7 +209,7 @@ impl FileView {
         changes.before_change(&changed).map_err(not_saved)
     }
 
-    /// Has a found object saved that is about to change.
+    /// Has the recorder save a found object that is about to change.
     fn before_change_of(&self, found: &ResolvedObject) -> Result<(), FileError> {
         let Some(changes) = &self.changes else { return Ok(()) };
         let object = Some(found.handle.as_fd());
@@ -216,22 +217,22 @@ impl FileView {
         changes.before_change(&changed).map_err(not_saved)
     }
 
-    /// The granted directories.
+    /// Returns the granted directories.
     pub fn grants(&self) -> &Grants {
         &self.grants
     }
 
-    /// The rules.
+    /// Returns the rules for the granted directories.
     pub fn rules(&self) -> &FileRules {
         self.grants.rules()
     }
 
-    /// Whether nothing can be written, whatever the grants say.
+    /// Checks whether nothing can be written, whatever the grants say.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Whether `access` to the real path is allowed, without the text of a refusal.
+    /// Decides whether `access` to the real path is allowed, without the text of a refusal.
     ///
     /// # Errors
     ///
@@ -240,28 +241,23 @@ impl FileView {
         if self.read_only && access == Access::Write {
             return Err(Refusal::ReadOnlyCall);
         }
-        if self
-            .aliases
-            .iter()
-            .any(|own| (own.secret || access == Access::Write) && path.starts_with(&own.path))
-        {
+        let mut aliases = self.aliases.iter().filter(|own| path.starts_with(&own.path));
+        if aliases.any(|own| own.secret || access == Access::Write) {
             return Err(Refusal::Own);
         }
         if let Err(refusal) = self.rules().decide(path, kind, access) {
-            self.decide_temporary(path, kind, access).unwrap_or(Err(refusal))?;
+            match self.decide_temporary(path, kind, access) {
+                Some(decision) => decision?,
+                None => return Err(refusal),
+            }
         }
         let Some((rules, _)) = &self.call else { return Ok(()) };
-        // A temporary file next to its place is decided on as its final path.
-        let place = temporary::outermost(path).and_then(|built| {
-            let place = rules.written_in(built.parent()?)?;
-            let rest = path.strip_prefix(built).ok()?;
-            Some(if rest.as_os_str().is_empty() { place.to_owned() } else { place.join(rest) })
-        });
-        rules.decide(place.as_deref().unwrap_or(path), access).map_err(Refusal::OfCall)
+        let destination = final_path(&**rules, path);
+        rules.decide(destination.as_deref().unwrap_or(path), access).map_err(Refusal::OfCall)
     }
 
-    /// Whether a listing or a search leaves out the real path. If a rule about calls is the reason,
-    /// the report notes it.
+    /// Checks whether a listing or a search leaves out the real path. If a rule about calls is the
+    /// reason, the report notes it.
     pub fn leaves_out(&self, path: &Path, kind: Kind) -> bool {
         let Err(refusal) = self.decide(path, kind, Access::Read) else { return false };
         if let (Refusal::OfCall(refusal), Some((rules, report))) = (refusal, &self.call) {
@@ -274,7 +270,8 @@ impl FileView {
         true
     }
 
-    /// Whether something below the folder `path` is certainly refused for writing.
+    /// Returns the refusal of something below the folder `path` that is certainly refused for
+    /// writing, if there is such a thing.
     fn refused_below(&self, path: &Path) -> Option<Refusal> {
         let holds_own = self.aliases.iter().any(|own| own.path.starts_with(path));
         if holds_own { Some(Refusal::Own) } else { self.rules().refused_below(path) }
@@ -324,9 +321,9 @@ impl FileView {
         Ok(found)
     }
 
-    /// The same as [`find_at`](Self::find_at) on a thread that must not block. Only what the
-    /// kernel's cache answers is found, and nothing in another file system than that of `dir`,
-    /// which has to be [prompt](Root::prompt).
+    /// Finds the same as [`find_at`](Self::find_at), on a thread that must not block. Only objects
+    /// in the kernel's cache are found, and only in the file system of `dir`, which has to be
+    /// [prompt](Root::prompt).
     ///
     /// # Errors
     ///
@@ -342,9 +339,9 @@ impl FileView {
         if self.decide(&found.path, kind, Access::Read).is_err() {
             return Err(Errno::AGAIN);
         }
-        let found = Ok(found);
-        self.record_lookup(|| kernel::real_path_at_once(dir), path, follow, &found);
-        found.map_err(|_: FileError| Errno::AGAIN)
+        let result = Ok(found);
+        self.record_lookup(|| kernel::real_path_at_once(dir), path, follow, &result);
+        result.map_err(|_: FileError| Errno::AGAIN)
     }
 
     fn find_in_cache(
@@ -355,8 +352,8 @@ impl FileView {
         if path.len() > kernel::PATH_MAX {
             return Err(Errno::NAMETOOLONG);
         }
-        // In no other file system: that of the directory answers without a wait, and is none of the
-        // kernel's own.
+        // Only in the file system of the directory, which answers without a wait and isn't one of
+        // the kernel's own.
         let handle = kernel::resolve_cached(dir, path, follow)?;
         let stat = rustix::fs::fstat(&handle)?;
         if stat.st_nlink == 0 {
@@ -403,6 +400,8 @@ impl FileView {
         }
     }
 
+    /// Decides on an absolute path by its spelling. `links`: how many links to missing targets may
+    /// still be followed.
     fn locate_spelled(
         &self,
         path: &Path,
@@ -421,62 +420,17 @@ impl FileView {
         let Some(rest) = rest.to_str() else {
             return Err(self.denied(Refusal::Outside, path, access));
         };
-        let mut there = rest;
-        loop {
-            let follow = last == LastLink::Followed || there.len() < rest.len();
-            match self.resolve(
-                root.dir.as_fd(),
-                if there.is_empty() { "." } else { there },
-                follow,
-                access,
-            ) {
-                Ok(found) => {
-                    let missing = Path::new(rest[there.len()..].trim_start_matches('/'));
-                    if missing.components().any(|part| part == Component::ParentDir) {
-                        return Err(self.denied(Refusal::Outside, path, access));
-                    }
-                    let mut parts = missing.components();
-                    let link = parts.next().and_then(|first| {
-                        rustix::fs::readlinkat(&found.handle, first.as_os_str(), Vec::new()).ok()
-                    });
-                    if links > 0
-                        && let Some(target) = link
-                    {
-                        // A link to a missing target: writing through it creates the target.
-                        let target = found
-                            .path
-                            .join(OsStr::from_bytes(target.as_bytes()))
-                            .join(parts.as_path());
-                        let real = self
-                            .locate_spelled(&real_or_given(&target), access, last, links - 1)?
-                            .real;
-                        return Ok(ResolvedPath { given, real });
-                    }
-                    let (path, kind) = if missing.as_os_str().is_empty() {
-                        (found.path, found.kind)
-                    } else {
-                        (found.path.join(missing), FileType::Unknown)
-                    };
-                    if last == LastLink::Meant
-                        && let Err(refusal) = self.rules().decide_name(&path)
-                    {
-                        return Err(self.denied(refusal, &path, access));
-                    }
-                    self.check(&path, kind, access)?;
-                    // A directory that is named by `..` has a name of its own, and that name would
-                    // change.
-                    let given = if last == LastLink::Meant && given.file_name().is_none() {
-                        path.clone()
-                    } else {
-                        given
-                    };
-                    return Ok(ResolvedPath { given, real: path });
-                }
-                Err(FileError::Errno(Errno::NOENT)) if !there.is_empty() => {
-                    there = there
-                        .trim_end_matches('/')
-                        .rsplit_once('/')
-                        .map_or("", |(parent, _)| parent);
+
+        // The start of `rest` that exists: shortened until it is found.
+        let mut existing = rest;
+        let found = loop {
+            let follow = last == LastLink::Followed || existing.len() < rest.len();
+            let name = if existing.is_empty() { "." } else { existing };
+            match self.resolve(root.dir.as_fd(), name, follow, access) {
+                Ok(found) => break found,
+                Err(FileError::Errno(Errno::NOENT)) if !existing.is_empty() => {
+                    let parent = existing.trim_end_matches('/').rsplit_once('/');
+                    existing = parent.map_or("", |(parent, _)| parent);
                 }
                 Err(FileError::Errno(Errno::AGAIN)) if self.cached => {
                     return Err(Errno::AGAIN.into());
@@ -488,12 +442,42 @@ impl FileView {
                 }
                 Err(denied) => return Err(denied),
             }
+        };
+        let missing = Path::new(rest[existing.len()..].trim_start_matches('/'));
+        if missing.components().any(|part| part == Component::ParentDir) {
+            return Err(self.denied(Refusal::Outside, path, access));
         }
+
+        // A link to a missing target: writing through it creates the target.
+        if links > 0
+            && let Some(target) = target_of_missing(&found, missing)
+        {
+            let target = real_or_given(&target);
+            let located = self.locate_spelled(&target, access, last, links - 1)?;
+            return Ok(ResolvedPath { given, real: located.real });
+        }
+
+        let (real, kind) = if missing.as_os_str().is_empty() {
+            (found.path, found.kind)
+        } else {
+            (found.path.join(missing), FileType::Unknown)
+        };
+        if last == LastLink::Meant
+            && let Err(refusal) = self.rules().decide_name(&real)
+        {
+            return Err(self.denied(refusal, &real, access));
+        }
+        self.check(&real, kind, access)?;
+        // A directory that is named by `..` has a name of its own, and that name would change.
+        if last == LastLink::Meant && given.file_name().is_none() {
+            return Ok(ResolvedPath { given: real.clone(), real });
+        }
+        Ok(ResolvedPath { given, real })
     }
 
     /// Resolves without deciding on the result: every caller decides next. A path out of `dir` is
-    /// denied here. So is a missing path that would be denied if it existed, so that denied names
-    /// can't be probed.
+    /// denied here. A missing path that would be denied if it existed is denied here, too, so that
+    /// denied names can't be probed.
     fn resolve(
         &self,
         dir: BorrowedFd<'_>,
@@ -501,12 +485,12 @@ impl FileView {
         follow: bool,
         access: Access,
     ) -> Result<ResolvedObject, FileError> {
-        let found = self.resolve_untold(dir, path, follow, access);
-        self.record_lookup(|| kernel::real_path(dir), path, follow, &found);
-        found
+        let result = self.resolve_unrecorded(dir, path, follow, access);
+        self.record_lookup(|| kernel::real_path(dir), path, follow, &result);
+        result
     }
 
-    fn resolve_untold(
+    fn resolve_unrecorded(
         &self,
         dir: BorrowedFd<'_>,
         path: &str,
@@ -545,10 +529,14 @@ impl FileView {
             Some((parent, leaf)) => (parent, leaf),
             None => (".", trimmed),
         };
+        if path.is_empty() {
+            return Err(Errno::NOENT.into());
+        }
         if matches!(leaf, "" | "." | "..") {
             // The directory of a handle itself can't be renamed or removed.
-            return Err(if path.is_empty() { Errno::NOENT } else { NO_LEAF }.into());
+            return Err(NO_LEAF.into());
         }
+
         let handle = kernel::resolve(dir, parent, true).map_err(|errno| match errno {
             Errno::XDEV => self.leads_out(dir, path, Access::Write),
             errno => errno.into(),
@@ -562,12 +550,9 @@ impl FileView {
         }
         let dir_path = kernel::real_path(handle.as_fd())?;
         self.check_file_system(&handle, &stat, &dir_path, Access::Write)?;
-        let place = DirEntryRef {
-            dir: handle,
-            dir_path,
-            leaf,
-            wants_directory: trimmed.len() != path.len(),
-        };
+
+        let wants_directory = path.ends_with('/');
+        let place = DirEntryRef { dir: handle, dir_path, leaf, wants_directory };
         match self.rules().decide_name(&place.path()) {
             Ok(()) => Ok(place),
             Err(refusal) => Err(self.denied(refusal, &place.path(), Access::Write)),
@@ -579,8 +564,8 @@ impl FileView {
         self.decide(path, kind, access).map_err(|refusal| self.denied(refusal, path, access))
     }
 
-    /// Refuses objects in the kernel's own file systems. Decided by the object itself, whatever its
-    /// name is. A directory that is granted by itself is allowed, as the operator said.
+    /// Refuses objects in the kernel's own file systems, by the object itself and not by its name.
+    /// A directory that is granted by itself is allowed.
     fn check_file_system(
         &self,
         handle: &OwnedFd,
@@ -592,27 +577,29 @@ impl FileView {
             return Ok(());
         }
         let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        let known =
-            devices.iter().find(|(device, _)| *device == stat.st_dev).map(|(_, kernels)| *kernels);
-        let kernels = match known {
-            Some(kernels) => kernels,
+        let known = devices.iter().find(|(device, _)| *device == stat.st_dev);
+        let is_kernels = match known {
+            Some((_, is_kernels)) => *is_kernels,
             None => {
-                let kernels = mounts::is_kernels(handle)?;
-                devices.push((stat.st_dev, kernels));
-                kernels
+                let is_kernels = mounts::is_kernels(handle)?;
+                devices.push((stat.st_dev, is_kernels));
+                is_kernels
             }
         };
-        if kernels { Err(self.denied(Refusal::Kernel, path, access)) } else { Ok(()) }
+        if is_kernels { Err(self.denied(Refusal::Kernel, path, access)) } else { Ok(()) }
     }
 
+    /// Returns the error that explains a refusal.
     fn denied(&self, refusal: Refusal, path: &Path, access: Access) -> FileError {
         self.mark_incomplete();
-        FileError::Denied(Box::new(match (refusal, &self.call) {
+        let denial = match (refusal, &self.call) {
             (Refusal::OfCall(refusal), Some((rules, _))) => rules.explain(refusal, path, access),
             _ => self.rules().explain(refusal, path, access),
-        }))
+        };
+        FileError::Denied(Box::new(denial))
     }
 
+    /// Returns the error for a path that leads out of `dir`.
     fn leads_out(&self, dir: BorrowedFd<'_>, path: &str, access: Access) -> FileError {
         match kernel::real_path(dir) {
             Ok(dir) => self.denied(Refusal::Outside, &dir.join(path), access),
@@ -634,4 +621,23 @@ impl FileView {
     fn made(&self) -> MutexGuard<'_, Made> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the path that a temporary file next to its place gets in the end, by which the rules
+/// about calls decide. Returns `None` for every other path.
+fn final_path(rules: &dyn PathRules, path: &Path) -> Option<PathBuf> {
+    let temporary = temporary::outermost(path)?;
+    let place = rules.written_in(temporary.parent()?)?;
+    let below = path.strip_prefix(temporary).ok()?;
+    Some(if below.as_os_str().is_empty() { place.to_owned() } else { place.join(below) })
+}
+
+/// Returns the target of a link whose own target is missing: the link is the first component of
+/// `missing` in the found folder. The other components come below the target.
+fn target_of_missing(found: &ResolvedObject, missing: &Path) -> Option<PathBuf> {
+    let mut parts = missing.components();
+    let link = parts.next()?;
+    let text = rustix::fs::readlinkat(&found.handle, link.as_os_str(), Vec::new()).ok()?;
+    let target = found.path.join(OsStr::from_bytes(text.as_bytes()));
+    Some(target.join(parts.as_path()))
 }

@@ -80,9 +80,10 @@ impl FileView {
                 Ok(_) if how.create && how.exclusive => return Err(Errno::EXIST.into()),
                 Ok(found) => return self.open_found(&found, how),
                 Err(FileError::Errno(Errno::NOENT)) if how.create && !how.directory => {
-                    match self.make(dir, path, how) {
+                    match self.create(dir, path, how) {
+                        // Another process has created the file meanwhile.
                         Err(FileError::Errno(Errno::EXIST)) if !how.exclusive => {}
-                        made => return made,
+                        created => return created,
                     }
                 }
                 Err(error) => return Err(error),
@@ -91,8 +92,8 @@ impl FileView {
         Err(Errno::LOOP.into())
     }
 
-    /// The same as [`open_at`](Self::open_at) for reading, on a thread that must not block. `dir`
-    /// is as for [`find_at_once`](Self::find_at_once).
+    /// Opens the same as [`open_at`](Self::open_at) for reading, on a thread that must not block.
+    /// `dir` is as for [`find_at_once`](Self::find_at_once).
     ///
     /// # Errors
     ///
@@ -116,13 +117,14 @@ impl FileView {
         found: &ResolvedObject,
         how: OpenOptions,
     ) -> Result<OpenObject, FileError> {
+        let changes = how.write || how.truncate;
         self.check(&found.path, found.kind, how.access())?;
-        if how.write || how.truncate {
+        if changes {
             // A file that is open for writing can mostly be read too, at least its metadata.
             self.check(&found.path, found.kind, Access::Read)?;
         }
         let flags = match found.kind {
-            FileType::Directory if how.write || how.truncate => return Err(Errno::ISDIR.into()),
+            FileType::Directory if changes => return Err(Errno::ISDIR.into()),
             FileType::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
             _ if how.directory => return Err(Errno::NOTDIR.into()),
             FileType::RegularFile => how.flags(),
@@ -130,7 +132,7 @@ impl FileView {
             // A FIFO would block the thread, and opening a device may have effects.
             _ => return Err(Errno::NOTSUP.into()),
         };
-        if how.write || how.truncate {
+        if changes {
             self.before_change_of(found)?;
         }
         let handle = kernel::reopen(found.handle.as_fd(), flags)?;
@@ -143,7 +145,7 @@ impl FileView {
         Ok(OpenObject { handle, path: found.path.clone(), kind: found.kind })
     }
 
-    fn make(
+    fn create(
         &self,
         dir: BorrowedFd<'_>,
         path: &str,

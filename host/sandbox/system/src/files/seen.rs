@@ -1,4 +1,4 @@
-//! Records what a call has read, and tells later whether that is still the same.
+//! Records the files that a call has read, and tells later whether they are still the same.
 //!
 //! A watched view reports each lookup of a guest: the path and its state. An answer is made of
 //! nothing else, so it stays true while every lookup would have the same result. The kernel is
@@ -36,7 +36,7 @@ const LOCAL: [i64; 11] = [
 /// changes with the time of its last tick, of which there are at least a hundred a second.
 const TICK: (i64, u64) = (0, 20_000_000);
 
-/// The same on file systems with times in seconds or pairs of seconds.
+/// The same time on file systems with times in seconds or pairs of seconds.
 const SECONDS: (i64, u64) = (2, 0);
 
 /// Receives what a view reads.
@@ -48,17 +48,19 @@ pub(super) struct Watcher {
 }
 
 impl FileView {
-    /// The same view, reporting what it reads to `report`, if that is
+    /// Returns the same view, which reports everything that it reads to `report`, if the report is
     /// [watching](Report::is_watching).
     #[must_use]
-    pub fn reporting_to(self, report: &Arc<Report>) -> Self {
-        let watcher = report
-            .is_watching()
-            .then(|| Arc::new(Watcher { report: Arc::clone(report), devices: Mutex::default() }));
-        Self { watcher, ..self }
+    pub fn reporting_to(mut self, report: &Arc<Report>) -> Self {
+        self.watcher = None;
+        if report.is_watching() {
+            let watcher = Watcher { report: Arc::clone(report), devices: Mutex::default() };
+            self.watcher = Some(Arc::new(watcher));
+        }
+        self
     }
 
-    /// The same view without reporting: for the host's own reads.
+    /// Returns the same view without reporting, for the host's own reads.
     pub fn unreported(&self) -> Self {
         Self { watcher: None, ..self.clone() }
     }
@@ -85,18 +87,15 @@ impl FileView {
         }
     }
 
-    /// The same with a known state. Without a handle, its device must have been seen before.
+    /// Reports an object with its real path and its state. Without a handle, its device must have
+    /// been seen before.
     pub fn record(&self, path: &[u8], stat: &Stat, handle: Option<BorrowedFd<'_>>) {
-        if let Some(watcher) = &self.watcher {
-            if watcher.is_local(stat, handle) {
-                watcher.tell(
-                    Lookup::Real,
-                    Path::new(OsStr::from_bytes(path)),
-                    PathState::File(state(stat)),
-                );
-            } else {
-                watcher.report.mark_incomplete();
-            }
+        let Some(watcher) = &self.watcher else { return };
+        if watcher.is_local(stat, handle) {
+            let path = Path::new(OsStr::from_bytes(path));
+            watcher.add(Lookup::Real, path, PathState::File(file_state(stat)));
+        } else {
+            watcher.report.mark_incomplete();
         }
     }
 
@@ -104,77 +103,76 @@ impl FileView {
     pub fn record_presence(&self, path: &[u8], is_there: bool) {
         if let Some(watcher) = &self.watcher {
             let sight = if is_there { PathState::Something } else { PathState::Nothing };
-            watcher.tell(Lookup::Real, Path::new(OsStr::from_bytes(path)), sight);
+            watcher.add(Lookup::Real, Path::new(OsStr::from_bytes(path)), sight);
         }
     }
 
-    /// Reports that something was read whose change can't be noticed later.
+    /// Reports that the call read something whose change can't be noticed later.
     pub fn mark_incomplete(&self) {
         if let Some(watcher) = &self.watcher {
             watcher.report.mark_incomplete();
         }
     }
 
-    /// Reports the result of a lookup of `path` below `dir`.
+    /// Reports the result of a lookup of `path` below the directory whose path `dir` returns.
     pub(super) fn record_lookup(
         &self,
         dir: impl FnOnce() -> Result<PathBuf, Errno>,
         path: &str,
         follow: bool,
-        found: &Result<ResolvedObject, FileError>,
+        result: &Result<ResolvedObject, FileError>,
     ) {
         let Some(watcher) = &self.watcher else { return };
-        let sight = match found {
+        let sight = match result {
             Ok(found) if watcher.is_local(&found.stat, Some(found.handle.as_fd())) => {
-                PathState::File(state(&found.stat))
+                PathState::File(file_state(&found.stat))
             }
             Err(FileError::Errno(Errno::NOENT)) => PathState::Nothing,
             _ => return watcher.report.mark_incomplete(),
         };
-        match dir() {
-            Ok(dir) => watcher.tell(
-                if follow { Lookup::Followed } else { Lookup::Itself },
-                &dir.join(path),
-                sight,
-            ),
-            Err(_) => watcher.report.mark_incomplete(),
-        }
+        let Ok(dir) = dir() else { return watcher.report.mark_incomplete() };
+        let lookup = if follow { Lookup::Followed } else { Lookup::Itself };
+        watcher.add(lookup, &dir.join(path), sight);
     }
 
-    /// Whether everything is unchanged. Checks each path once more by its name, and decides anew if
-    /// a link may lead elsewhere.
-    pub fn is_unchanged(&self, sights: &FileDependencies) -> bool {
+    /// Checks whether every file that an answer depends on is unchanged. Each path is looked up by
+    /// its name again, and the rules decide again if a link may lead elsewhere.
+    pub fn is_unchanged(&self, dependencies: &FileDependencies) -> bool {
         let mut folder = None;
-        sights.0.iter().all(|seen| match seen.lookup {
-            Lookup::Real => self.real_is_unchanged(seen, &mut folder),
-            Lookup::Itself => self.found_is_unchanged(seen, false),
-            Lookup::Followed => self.found_is_unchanged(seen, true),
+        dependencies.0.iter().all(|seen| match seen.lookup {
+            Lookup::Real => self.is_real_unchanged(seen, &mut folder),
+            Lookup::Itself => self.is_lookup_unchanged(seen, false),
+            Lookup::Followed => self.is_lookup_unchanged(seen, true),
         })
     }
 
-    fn found_is_unchanged(&self, seen: &ReadFile, follow: bool) -> bool {
+    /// Checks whether a lookup by the grant's directory still has the same result.
+    fn is_lookup_unchanged(&self, seen: &ReadFile, follow: bool) -> bool {
         let Some((root, rest)) = self.grants().covering(&seen.path) else { return false };
         let Some(rest) = rest.to_str() else { return false };
-        match self.find_at(root.dir.as_fd(), if rest.is_empty() { "." } else { rest }, follow) {
-            Ok(found) => is(seen.sight, &found.stat),
+        let rest = if rest.is_empty() { "." } else { rest };
+        match self.find_at(root.dir.as_fd(), rest, follow) {
+            Ok(found) => has_state(&found.stat, seen.sight),
             Err(FileError::Errno(Errno::NOENT)) => seen.sight == PathState::Nothing,
             Err(_) => false,
         }
     }
 
-    /// `folder` is the directory of the last check: in a sorted list, most entries are in the
-    /// directory of the entry before.
-    fn real_is_unchanged<'s>(
+    /// Checks whether a real path still has the same state. `folder` is the directory of the last
+    /// check: in a sorted list, most entries are in the directory of the entry before.
+    fn is_real_unchanged<'s>(
         &self,
         seen: &'s ReadFile,
         folder: &mut Option<(&'s [u8], Result<OwnedFd, Errno>)>,
     ) -> bool {
         let Some((root, rest)) = self.grants().covering(&seen.path) else { return false };
         if rest.as_os_str().is_empty() {
-            return rustix::fs::fstat(&root.dir).is_ok_and(|stat| is(seen.sight, &stat));
+            return rustix::fs::fstat(&root.dir).is_ok_and(|stat| has_state(&stat, seen.sight));
         }
+
         let (above, name) = split(&seen.path);
-        if folder.as_ref().is_none_or(|(known, _)| *known != above) {
+        let is_open = folder.as_ref().is_some_and(|(last, _)| *last == above);
+        if !is_open {
             let Some(rest) = rest.parent().and_then(Path::to_str) else { return false };
             let rest = if rest.is_empty() { "." } else { rest };
             // Without following links, so that the path that was decided on is the one that is
@@ -187,6 +185,7 @@ impl FileView {
             );
             *folder = Some((above, opened));
         }
+
         let Some((_, opened)) = folder else { return false };
         let stat = match opened {
             Ok(folder) => {
@@ -195,7 +194,7 @@ impl FileView {
             Err(errno) => Err(*errno),
         };
         match stat {
-            Ok(stat) => is(seen.sight, &stat),
+            Ok(stat) => has_state(&stat, seen.sight),
             Err(Errno::NOENT | Errno::NOTDIR) => seen.sight == PathState::Nothing,
             Err(_) => false,
         }
@@ -203,10 +202,12 @@ impl FileView {
 }
 
 impl Watcher {
-    fn tell(&self, lookup: Lookup, path: &Path, sight: PathState) {
+    fn add(&self, lookup: Lookup, path: &Path, sight: PathState) {
         self.report.add_read(ReadFile { lookup, path: path.to_owned(), sight });
     }
 
+    /// Checks whether an object is in a file system of this machine. Returns false if its device
+    /// is unknown and there is no handle.
     fn is_local(&self, stat: &Stat, handle: Option<BorrowedFd<'_>>) -> bool {
         let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, local)) = devices.iter().find(|(device, _)| *device == stat.st_dev) {
@@ -219,69 +220,77 @@ impl Watcher {
     }
 }
 
-/// Everything that an answer was made of, each path once, in the order of the checks.
+/// The files that an answer was made of, each path once, in the order of the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDependencies(Vec<ReadFile>);
 
 impl FileDependencies {
-    /// The files that a call has read that started at `began`, in seconds and nanoseconds since
-    /// 1970. `None` if a change might go unnoticed: a file changed while the call read it, or so
-    /// shortly before that a later change may have the same time.
-    pub fn new(mut seen: Vec<ReadFile>, began: (i64, u64)) -> Option<Self> {
-        for seen in &seen {
-            if let PathState::File(state) = seen.sight
-                && !is_settled(state, began)
+    /// Takes the files that a call has read. The call started at `started_at`, in seconds and
+    /// nanoseconds since 1970. Returns `None` if a change might go unnoticed: a file changed while
+    /// the call read it, or so shortly before that a later change may have the same time.
+    pub fn new(mut files: Vec<ReadFile>, started_at: (i64, u64)) -> Option<Self> {
+        for file in &files {
+            if let PathState::File(state) = file.sight
+                && !is_settled(state, started_at)
             {
                 return None;
             }
         }
-        seen.sort_unstable_by(|a, b| {
+        files.sort_unstable_by(|a, b| {
             (a.lookup, split(&a.path), a.sight).cmp(&(b.lookup, split(&b.path), b.sight))
         });
-        seen.dedup();
-        if seen.windows(2).any(has_differing_sights) {
+        files.dedup();
+        if files.windows(2).any(has_differing_sights) {
             return None;
         }
-        seen.shrink_to_fit();
-        Some(Self(seen))
+        files.shrink_to_fit();
+        Some(Self(files))
     }
 
-    /// The cost of a check: about this number of system calls.
+    /// Returns the cost of a check: about this number of system calls.
     pub fn work(&self) -> usize {
-        let mut folder: &[u8] = b"";
-        let work = self.0.iter().map(|seen| match (seen.lookup, split(&seen.path).0) {
-            (Lookup::Real, above) if above == folder => 1,
-            (Lookup::Real, above) => {
-                folder = above;
-                3
-            }
-            (Lookup::Itself | Lookup::Followed, _) => 4,
-        });
-        work.sum()
+        let mut calls = 0;
+        let mut open_folder: &[u8] = b"";
+        for seen in &self.0 {
+            let (folder, _) = split(&seen.path);
+            calls += match seen.lookup {
+                Lookup::Real if folder == open_folder => 1,
+                Lookup::Real => {
+                    open_folder = folder;
+                    3
+                }
+                Lookup::Itself | Lookup::Followed => 4,
+            };
+        }
+        calls
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory that the list takes.
     pub fn bytes(&self) -> usize {
         self.0.iter().map(|seen| size_of::<ReadFile>() + seen.path.capacity()).sum()
     }
 }
 
-/// Whether a call has seen two states of a path.
+/// Checks whether a call has seen two states of a path that don't agree. The two neighbours in a
+/// sorted list have different states if they have one path.
 fn has_differing_sights(pair: &[ReadFile]) -> bool {
     let [a, b] = pair else { return false };
-    (a.lookup, &a.path) == (b.lookup, &b.path)
-        && !(a.sight == PathState::Something && b.sight != PathState::Nothing)
+    let is_one_lookup = a.lookup == b.lookup && a.path == b.path;
+    // A file is something; the order of states puts the file second.
+    let agrees = a.sight == PathState::Something && b.sight != PathState::Nothing;
+    is_one_lookup && !agrees
 }
 
-fn is(sight: PathState, stat: &Stat) -> bool {
+/// Checks whether an existing object agrees with the state that a call has seen.
+fn has_state(stat: &Stat, sight: PathState) -> bool {
     match sight {
         PathState::Nothing => false,
         PathState::Something => true,
-        PathState::File(seen) => seen == state(stat),
+        PathState::File(seen) => seen == file_state(stat),
     }
 }
 
-fn state(stat: &Stat) -> FileState {
+fn file_state(stat: &Stat) -> FileState {
     FileState {
         identity: (stat.st_dev, stat.st_ino),
         size: u64::try_from(stat.st_size).unwrap_or(0),
@@ -290,23 +299,23 @@ fn state(stat: &Stat) -> FileState {
     }
 }
 
-/// Whether a file with `state` can't have changed after `seen` without getting another time.
+/// Checks whether a file with `state` can't have changed after `seen` without getting another
+/// time.
 fn is_settled(state: FileState, seen: (i64, u64)) -> bool {
-    let coarse = state.changed.1 == 0 && state.modified.1 == 0;
-    let (seconds, nanos) = if coarse { SECONDS } else { TICK };
-    let sum = state.changed.1.saturating_add(nanos);
-    let settled = (
-        state.changed.0.saturating_add(seconds).saturating_add((sum / 1_000_000_000) as i64),
-        sum % 1_000_000_000,
-    );
-    settled < seen
+    let (changed_seconds, changed_nanos) = state.changed;
+    let is_coarse = changed_nanos == 0 && state.modified.1 == 0;
+    let (step_seconds, step_nanos) = if is_coarse { SECONDS } else { TICK };
+    let nanos = changed_nanos.saturating_add(step_nanos);
+    let carry = (nanos / 1_000_000_000) as i64;
+    let seconds = changed_seconds.saturating_add(step_seconds).saturating_add(carry);
+    (seconds, nanos % 1_000_000_000) < seen
 }
 
-/// A path's directory and its last component.
+/// Splits a path into its directory, with the slash, and its last component.
 fn split(path: &Path) -> (&[u8], &[u8]) {
     let bytes = path.as_os_str().as_bytes();
-    let at = bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-    bytes.split_at(at)
+    let name_start = bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    bytes.split_at(name_start)
 }
 
 #[cfg(test)]

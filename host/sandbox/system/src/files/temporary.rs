@@ -1,15 +1,15 @@
-//! Removes temporary files at the end of a call: what it created under a reserved form of name and
-//! didn't rename.
+//! Removes temporary files at the end of a call: the files that the call created under a reserved
+//! form of name and didn't rename.
 //!
-//! A stopped guest can't tidy up after itself. So the view remembers what the call created under
-//! such a name and keeps it open, so that nothing else can be taken for it. An object that was
-//! created under another name never gets such a name and never comes to be below one. So the
-//! clean-up removes only what calls have created; and the rules decide on every entry, as if the
-//! guest removed it.
+//! A stopped guest can't tidy up after itself. So the view remembers the objects that the call
+//! created under such a name and keeps them open, so that nothing else can be taken for them. An
+//! object that was created under another name never gets such a name and never comes to be below
+//! one. So the clean-up removes only objects that calls have created; and the rules decide on every
+//! entry, as if the guest removed it.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
@@ -35,7 +35,12 @@ pub(super) struct Temporary {
 }
 
 impl FileView {
-    /// Whether there is room to remember another one. Asked before something is created.
+    /// Checks whether there is room to remember another temporary name, before an object is
+    /// created.
+    ///
+    /// # Errors
+    ///
+    /// `MFILE` if there is no room.
     pub(super) fn expect_temporary(&self, place: &DirEntryRef<'_>) -> Result<(), FileError> {
         if !is_outermost(place) {
             return Ok(());
@@ -56,6 +61,7 @@ impl FileView {
         Ok(())
     }
 
+    /// Remembers the mode of an object that the call has opened for reading.
     pub(super) fn remember_read(&self, found: &ResolvedObject) {
         let mut made = self.made();
         let mode = Mode::from_raw_mode(found.stat.st_mode & 0o777);
@@ -65,66 +71,75 @@ impl FileView {
         }
     }
 
-    /// Further limited by the process's umask. A file under or below a temporary name is a copy of
-    /// the file that was last opened for reading, or replaces it, and takes its mode. WASI has no
-    /// modes, and the copy of a script should run, that of a private file be private.
+    /// Returns the mode of a new file, which the process's umask limits further. A file under or
+    /// below a temporary name is a copy of the file that was last opened for reading, or replaces
+    /// it, and takes its mode. WASI has no modes, but the copy of a script should run, and the copy
+    /// of a private file should be private.
     pub(super) fn mode_of_new_file(&self, place: &DirEntryRef<'_>) -> Mode {
-        let read = outermost(&place.path()).and_then(|_| self.made().read.file);
-        read.unwrap_or(Mode::from_raw_mode(0o666))
+        let is_temporary = outermost(&place.path()).is_some();
+        if is_temporary && let Some(mode) = self.made().read.file {
+            return mode;
+        }
+        Mode::from_raw_mode(0o666)
     }
 
-    /// The same for a directory, which its creator can always enter and fill.
+    /// Returns the mode of a new directory, as [`mode_of_new_file`](Self::mode_of_new_file) does
+    /// for a file. Its creator can always enter and fill the directory.
     pub(super) fn mode_of_new_directory(&self, place: &DirEntryRef<'_>) -> Mode {
-        let read = outermost(&place.path()).and_then(|_| self.made().read.directory);
-        read.map_or(Mode::from_raw_mode(0o777), |mode| mode | Mode::RWXU)
+        let is_temporary = outermost(&place.path()).is_some();
+        if is_temporary && let Some(mode) = self.made().read.directory {
+            return mode | Mode::RWXU;
+        }
+        Mode::from_raw_mode(0o777)
     }
 
-    /// Decides on a path under a temporary name of this call, without that name: the operator's
-    /// globs are about the final name, which is decided on when the object gets it. `None` for
-    /// every other path.
+    /// Decides on a path under a temporary name of this call, without that name: the globs are
+    /// about the final name, which is decided on when the object gets it. Returns `None` for every
+    /// other path.
     pub(super) fn decide_temporary(
         &self,
         path: &Path,
         kind: Kind,
         access: Access,
     ) -> Option<Result<(), Refusal>> {
-        let built = outermost(path)?;
-        let folder = built.parent()?;
-        if !self.is_made_by_call(built) {
-            let found = rustix::fs::statat(CWD, built, AtFlags::SYMLINK_NOFOLLOW);
-            let is_free = access == Access::Write && matches!(found, Err(Errno::NOENT));
-            if !is_free {
+        let temporary = outermost(path)?;
+        let folder = temporary.parent()?;
+        if !self.is_made_by_call(temporary) {
+            let stat = rustix::fs::statat(CWD, temporary, AtFlags::SYMLINK_NOFOLLOW);
+            let is_free = matches!(stat, Err(Errno::NOENT));
+            if access != Access::Write || !is_free {
                 return None;
             }
         }
-        let below = path.strip_prefix(built).ok()?;
-        Some(if below.as_os_str().is_empty() {
-            self.rules().decide(folder, Kind::Directory, access)
-        } else {
-            match self.rules().decide(&folder.join(below), kind, access) {
-                // The call itself has put it there.
-                Err(Refusal::NotInAllowRead) => Ok(()),
-                decided => decided,
-            }
-        })
+        let below = path.strip_prefix(temporary).ok()?;
+        if below.as_os_str().is_empty() {
+            return Some(self.rules().decide(folder, Kind::Directory, access));
+        }
+        match self.rules().decide(&folder.join(below), kind, access) {
+            // The call itself has put it there.
+            Err(Refusal::NotInAllowRead) => Some(Ok(())),
+            decision => Some(decision),
+        }
     }
 
-    fn is_made_by_call(&self, built: &Path) -> bool {
+    /// Checks whether the call has created the object of a temporary path.
+    fn is_made_by_call(&self, path: &Path) -> bool {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return false };
         self.made().temporary.iter().any(|made| {
-            built.file_name().is_some_and(|name| name == made.name.as_str())
-                && kernel::real_path(made.parent.as_fd()).ok().as_deref() == built.parent()
+            name == made.name.as_str()
+                && kernel::real_path(made.parent.as_fd()).is_ok_and(|real| real == parent)
                 && made.has_its_name()
         })
     }
 
-    /// Removes what the call has left under temporary names. For the end of a call, however it
-    /// ends.
+    /// Removes the objects that the call has left under temporary names, at the end of the call,
+    /// however it ends.
     ///
     /// A file that can't be removed stays under its temporary name.
     pub fn remove_temporary(&self) {
         // The rules have to know the files as the call's own until they are gone.
-        let left = self.made().temporary.clone();
-        for temporary in left.iter().filter(|left| left.has_its_name()) {
+        let left_behind = self.made().temporary.clone();
+        for temporary in left_behind.iter().filter(|temporary| temporary.has_its_name()) {
             // An error can't be reported, and has no other remedy.
             let _ = self.remove_tree(temporary);
         }
@@ -136,28 +151,27 @@ impl FileView {
         let path = kernel::real_path(temporary.parent.as_fd())?.join(&temporary.name);
         let kind = kernel::file_type(&stat);
         self.check(&path, kind, Access::Write)?;
+        let parent = &temporary.parent;
+        let name = temporary.name.as_str();
         if kind != FileType::Directory {
-            return Ok(rustix::fs::unlinkat(
-                &temporary.parent,
-                temporary.name.as_str(),
-                AtFlags::empty(),
-            )?);
+            return Ok(rustix::fs::unlinkat(parent, name, AtFlags::empty())?);
         }
         // The directory that was created, whatever its name leads to by now.
         let top = kernel::reopen(temporary.made.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let mut levels = vec![(Dir::new(top)?, path, CString::default())];
-        while let Some((entries, path, _)) = levels.last_mut() {
-            let Some(entry) = entries.next() else {
-                let (.., name) = levels.pop().ok_or(Errno::INVAL)?;
-                match levels.last() {
-                    Some((parent, ..)) => {
-                        rustix::fs::unlinkat(parent.fd()?, &name, AtFlags::REMOVEDIR)?;
-                    }
-                    None => rustix::fs::unlinkat(
-                        &temporary.parent,
-                        temporary.name.as_str(),
-                        AtFlags::REMOVEDIR,
-                    )?,
+        self.remove_content(top, path)?;
+        Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Removes everything in the directory `top`, whose path is `path`. Doesn't recurse, so that a
+    /// deep tree can't overflow the stack.
+    fn remove_content(&self, top: OwnedFd, path: PathBuf) -> Result<(), FileError> {
+        let mut levels = vec![Level { entries: Dir::new(top)?, path, name: CString::default() }];
+        while let Some(level) = levels.last_mut() {
+            let Some(entry) = level.entries.next() else {
+                let name = std::mem::take(&mut level.name);
+                levels.pop();
+                if let Some(parent) = levels.last() {
+                    rustix::fs::unlinkat(parent.entries.fd()?, &name, AtFlags::REMOVEDIR)?;
                 }
                 continue;
             };
@@ -167,31 +181,16 @@ impl FileView {
                 continue;
             }
             let leaf = name.to_str().map_err(|_| Errno::ILSEQ)?;
-            let path = path.join(leaf);
-            let below = match entry.file_type() {
-                FileType::Directory | FileType::Unknown => {
-                    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-                    match kernel::open_beneath(
-                        entries.fd()?,
-                        leaf,
-                        flags,
-                        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV,
-                    ) {
-                        Err(Errno::NOTDIR | Errno::LOOP) => None,
-                        below => Some(below?),
-                    }
+            let path = level.path.join(leaf);
+            match open_directory(&level.entries, leaf, entry.file_type())? {
+                None => {
+                    self.check(&path, FileType::RegularFile, Access::Write)?;
+                    rustix::fs::unlinkat(level.entries.fd()?, name, AtFlags::empty())?;
                 }
-                _ => None,
-            };
-            self.check(
-                &path,
-                if below.is_some() { FileType::Directory } else { FileType::RegularFile },
-                Access::Write,
-            )?;
-            match below {
-                None => rustix::fs::unlinkat(entries.fd()?, name, AtFlags::empty())?,
                 Some(below) => {
-                    levels.push((Dir::new(below)?, path, name.to_owned()));
+                    self.check(&path, FileType::Directory, Access::Write)?;
+                    let entries = Dir::new(below)?;
+                    levels.push(Level { entries, path, name: name.to_owned() });
                     if levels.len() > MAX_DEPTH {
                         return Err(Errno::NAMETOOLONG.into());
                     }
@@ -202,42 +201,68 @@ impl FileView {
     }
 }
 
-impl Temporary {
-    /// Whether its name still names it.
-    fn has_its_name(&self) -> bool {
-        let named = rustix::fs::statat(&self.parent, self.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
-        let made = rustix::fs::fstat(&self.made);
-        matches!((named, made), (Ok(named), Ok(made)) if (named.st_dev, named.st_ino) == (made.st_dev, made.st_ino))
+/// A directory whose content is removed.
+struct Level {
+    entries: Dir,
+    path: PathBuf,
+    /// The name in the directory above; empty for the first level.
+    name: CString,
+}
+
+/// Opens an entry of a directory. Returns `None` if the entry isn't a directory.
+fn open_directory(parent: &Dir, leaf: &str, kind: FileType) -> Result<Option<OwnedFd>, Errno> {
+    if !matches!(kind, FileType::Directory | FileType::Unknown) {
+        return Ok(None);
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let inside = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    match kernel::open_beneath(parent.fd()?, leaf, flags, inside) {
+        Ok(directory) => Ok(Some(directory)),
+        Err(Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(errno) => Err(errno),
     }
 }
 
-/// Whether a temporary name starts here. An object below another temporary one is removed with it,
-/// and stays with it if that gets its final name.
+impl Temporary {
+    /// Checks whether its name still leads to the object that the call has created.
+    fn has_its_name(&self) -> bool {
+        let named = rustix::fs::statat(&self.parent, self.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+        let (Ok(named), Ok(made)) = (named, rustix::fs::fstat(&self.made)) else { return false };
+        named.st_dev == made.st_dev && named.st_ino == made.st_ino
+    }
+}
+
+/// Checks whether a temporary name starts here. An object below another temporary one is removed
+/// with it, and stays with it if that gets its final name.
 fn is_outermost(place: &DirEntryRef<'_>) -> bool {
     is_temporary(place.leaf) && outermost(&place.dir_path).is_none()
 }
 
-/// Whether something may move from one path to another: only objects that were created there may
-/// come into a tree that is removed in the end.
+/// Checks whether something may move from one path to another: a tree that is removed in the end
+/// may only get objects that were created there.
 pub(super) fn may_get_to(from: &Path, to: &Path) -> bool {
-    outermost(to).is_none_or(|place| from.starts_with(place))
+    match outermost(to) {
+        Some(temporary) => from.starts_with(temporary),
+        None => true,
+    }
 }
 
-/// The path up to its first temporary name.
+/// Returns the path up to its first temporary name, or `None` if no name in it is temporary.
 pub(super) fn outermost(path: &Path) -> Option<&Path> {
-    let mut found = None;
+    let mut outermost = None;
+    // From the path itself up to the root, so the last match is the outermost.
     for above in path.ancestors() {
-        if above.file_name().and_then(|name| name.to_str()).is_some_and(is_temporary) {
-            found = Some(above);
+        let name = above.file_name().and_then(|name| name.to_str());
+        if name.is_some_and(is_temporary) {
+            outermost = Some(above);
         }
     }
-    found
+    outermost
 }
 
-/// The reserved form: `.toolhold-`, sixteen hexadecimal digits, `.tmp`.
+/// Checks whether a name has the reserved form: `.toolhold-`, sixteen hexadecimal digits, `.tmp`.
 fn is_temporary(name: &str) -> bool {
-    let digits = name.strip_prefix(".toolhold-").and_then(|rest| rest.strip_suffix(".tmp"));
-    digits.is_some_and(|digits| {
-        digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
-    })
+    let Some(name) = name.strip_prefix(".toolhold-") else { return false };
+    let Some(digits) = name.strip_suffix(".tmp") else { return false };
+    digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }

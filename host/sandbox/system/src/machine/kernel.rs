@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::fs::inotify;
 
-use super::{number, text};
+use super::{number, read_text};
 
 /// The namespaces that the kernel allows to users other than root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,12 +19,15 @@ pub struct Namespaces {
     pub is_confined: bool,
 }
 
-/// See [`Namespaces`]. Read and not tried: a process with several threads can't enter a user
-/// namespace.
+/// Reads the [`Namespaces`] of this kernel. Nothing is tried: a process with several threads can't
+/// enter a user namespace.
 pub fn namespaces() -> Namespaces {
     let kinds = ["user", "mnt", "pid", "net"]
         .into_iter()
-        .filter(|kind| Path::new("/proc/self/ns").join(kind).symlink_metadata().is_ok());
+        .filter(|kind| Path::new("/proc/self/ns").join(kind).symlink_metadata().is_ok())
+        .collect();
+
+    // Each setting: its file, the value that forbids namespaces, and the `sysctl` that allows them.
     let settings = [
         ("/proc/sys/user/max_user_namespaces", 0, "user.max_user_namespaces=15000"),
         // Of Debian and its derivatives.
@@ -41,11 +44,12 @@ pub fn namespaces() -> Namespaces {
         .filter(|(path, forbids, _)| number(path) == Some(*forbids))
         .map(|(_, _, fix)| fix)
         .collect();
-    let status = text("/proc/self/status").unwrap_or_default();
+
+    let status = read_text("/proc/self/status").unwrap_or_default();
     let is_filtered = status.lines().any(|line| line.trim_end() == "Seccomp:\t2");
-    let profile = text("/proc/self/attr/apparmor/current").unwrap_or_default();
+    let profile = read_text("/proc/self/attr/apparmor/current").unwrap_or_default();
     let is_confined = is_filtered || profile.ends_with("(enforce)");
-    Namespaces { kinds: kinds.collect(), forbidden_by, is_confined }
+    Namespaces { kinds, forbidden_by, is_confined }
 }
 
 /// Limits on watching the file system, for one user.
@@ -57,7 +61,7 @@ pub struct WatchLimits {
     pub watches: u64,
 }
 
-/// See [`WatchLimits`]. `None` if the kernel doesn't say.
+/// Reads the [`WatchLimits`]. Returns `None` if the kernel doesn't tell them.
 pub fn watch_limits() -> Option<WatchLimits> {
     Some(WatchLimits {
         instances: number("/proc/sys/fs/inotify/max_user_instances")?,

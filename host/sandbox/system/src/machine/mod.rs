@@ -10,7 +10,7 @@ pub use crate::kernel::{bounds_namespaces, release, version};
 pub use kernel::{Namespaces, WatchLimits, namespaces, watch_limits, watching_works};
 pub use resources::{Bounds, address_space, bounds, memory, overcommits};
 
-/// The default number of parallel calls: eight for each processor, at least 16.
+/// Returns the default number of parallel calls: eight for each processor, at least 16.
 pub fn automatic_concurrency() -> usize {
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
     (processors * 8).max(16)
@@ -18,9 +18,10 @@ pub fn automatic_concurrency() -> usize {
 
 /// Reads a number from a file of the kernel.
 fn number(path: &str) -> Option<u64> {
-    text(path)?.parse().ok()
+    read_text(path)?.parse().ok()
 }
 
-fn text(path: &str) -> Option<String> {
+/// Reads a file of the kernel, without white space at its ends.
+fn read_text(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::{number, text};
+use super::{number, read_text};
 
 /// The resource limits of this process, in the kernel's units. `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Bounds {
     pub address_space: Option<u64>,
 }
 
-/// See [`Bounds`].
+/// Reads the [`Bounds`] of this process.
 pub fn bounds() -> Bounds {
     Bounds {
         open_files: getrlimit(Resource::Nofile).current,
@@ -29,38 +29,39 @@ pub fn bounds() -> Bounds {
     }
 }
 
-/// Bytes of address space that this process uses. `None` if `/proc` isn't mounted.
+/// Returns the bytes of address space that this process uses, or `None` if `/proc` isn't mounted.
 pub fn address_space() -> Option<u64> {
     kibibytes("/proc/self/status", "VmSize:")
 }
 
-/// Bytes of memory that this process can use at most, and the limit's source: the machine or a
-/// control group.
+/// Returns the bytes of memory that this process can use at most, and the limit's source: the
+/// machine or a control group.
 pub fn memory() -> Option<(u64, String)> {
-    let machine =
-        kibibytes("/proc/meminfo", "MemTotal:").map(|bytes| (bytes, "the machine".to_owned()));
-    let groups = text("/proc/self/cgroup").unwrap_or_default();
-    groups
-        .lines()
-        .filter_map(read_limits)
-        .flatten()
-        .filter_map(|file| {
-            Some((number(&file.display().to_string())?, format!("{}", file.display())))
-        })
-        .chain(machine)
-        .min()
+    let mut limits = Vec::new();
+    if let Some(bytes) = kibibytes("/proc/meminfo", "MemTotal:") {
+        limits.push((bytes, "the machine".to_owned()));
+    }
+    let groups = read_text("/proc/self/cgroup").unwrap_or_default();
+    for file in groups.lines().filter_map(limit_files).flatten() {
+        let file = file.display().to_string();
+        if let Some(bytes) = number(&file) {
+            limits.push((bytes, file));
+        }
+    }
+    limits.into_iter().min()
 }
 
-/// Whether the kernel promises more memory than it has, which is usual. `None` if the kernel
-/// doesn't say.
+/// Checks whether the kernel promises more memory than it has, which is usual. Returns `None` if
+/// the kernel doesn't tell.
 pub fn overcommits() -> Option<bool> {
     number("/proc/sys/vm/overcommit_memory").map(|mode| mode != 2)
 }
 
-/// The files with the memory limits of a control group and of those above it; `line` is one of
-/// `/proc/self/cgroup`.
-fn read_limits(line: &str) -> Option<Vec<PathBuf>> {
-    let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
+/// Returns the files with the memory limits of a control group and of the groups above it. `line`
+/// is a line of `/proc/self/cgroup`: a number, controllers and the group.
+fn limit_files(line: &str) -> Option<Vec<PathBuf>> {
+    let (_, controllers_and_group) = line.split_once(':')?;
+    let (controllers, group) = controllers_and_group.split_once(':')?;
     let (root, file) = match controllers {
         "" => ("/sys/fs/cgroup", "memory.max"),
         controllers if controllers.split(',').any(|name| name == "memory") => {
@@ -72,8 +73,9 @@ fn read_limits(line: &str) -> Option<Vec<PathBuf>> {
     Some(below.ancestors().map(|group| Path::new(root).join(group).join(file)).collect())
 }
 
+/// Reads the value with this name from a file of the kernel, in bytes.
 fn kibibytes(path: &str, name: &str) -> Option<u64> {
-    let text = text(path)?;
+    let text = read_text(path)?;
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
     value.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
@@ -85,7 +87,7 @@ mod tests {
     #[test]
     fn group_is_limited_by_all_groups_above() {
         let files = |line: &str| {
-            read_limits(line).map(|files| {
+            limit_files(line).map(|files| {
                 files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>()
             })
         };

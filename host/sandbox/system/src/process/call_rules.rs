@@ -8,10 +8,10 @@ use super::denied_paths::{DenialWalk, DeniedPaths};
 use super::limits::{MAX_LOOKED_AT, PlacesError};
 use crate::confine::{Tree, TreeAccess};
 
-/// Removes trees that the rules deny as a whole, and write access to others. Trees that aren't
-/// granted are what programs need: only a rule that names one from the root on removes it, and
-/// never because it isn't listed.
-pub(super) fn bound(
+/// Removes trees that the rules deny as a whole, and write access to others. Programs need the
+/// trees that aren't granted: only a rule that names one from the root on removes it, and never
+/// because it isn't listed.
+pub(super) fn limit_trees(
     call: &dyn PathRules,
     trees: &mut Vec<Tree>,
     is_granted: impl Fn(&Path) -> bool,
@@ -20,11 +20,12 @@ pub(super) fn bound(
     let anchors = call.anchors();
     trees.retain_mut(|tree| {
         let path = Path::new(&tree.path);
-        if !is_granted(path) && !anchors.iter().any(|anchor| path.starts_with(anchor)) {
+        let is_named = anchors.iter().any(|anchor| path.starts_with(anchor));
+        if !is_named && !is_granted(path) {
             return true;
         }
         if call.decide(path, Access::Read).is_err() {
-            // Perhaps it is inside another one.
+            // Perhaps the tree is inside another one.
             denied.hidden.insert(path.to_owned());
             return false;
         }
@@ -35,9 +36,10 @@ pub(super) fn bound(
     });
 }
 
-/// Searches trees that aren't grants for what the rules deny: system folders and caches, which are
-/// large. So only below the folders of rules that name a path from the root on.
-pub(super) fn look(
+/// Searches trees that aren't grants for paths that the rules deny. Such trees are system folders
+/// and caches, which are large, so only the folders of rules that name a path from the root on are
+/// searched.
+pub(super) fn search(
     call: &dyn PathRules,
     trees: &[Tree],
     is_granted: impl Fn(&Path) -> bool,
@@ -58,13 +60,14 @@ pub(super) fn look(
                 continue;
             }
             let writable = tree.access == TreeAccess::Write;
-            let mut look =
-                DenialWalk { rules: None, call: Some(call), denied, left: MAX_LOOKED_AT };
-            if start != &path && !look.at(start, metadata.is_dir(), writable)? || !metadata.is_dir()
-            {
-                continue;
+            let mut walk =
+                DenialWalk { rules: None, call: Some(call), denied, entries_left: MAX_LOOKED_AT };
+            // The tree itself was decided on before.
+            let is_visible =
+                start == &path || walk.check_path(start, metadata.is_dir(), writable)?;
+            if is_visible && metadata.is_dir() {
+                walk.check_folder(start, 0, writable)?;
             }
-            look.below(start, 0, writable)?;
         }
     }
     Ok(())

@@ -101,18 +101,18 @@ struct PendingRename {
 
 /// An object, or a free name, that the host finds by the same path as the command. The handles are
 /// those of the command's own view.
-struct Found {
+struct HostEntry {
     path: PathBuf,
     object: Option<OwnedFd>,
     /// The directory of the name, if the path was found by its name in it.
     parent: Option<OwnedFd>,
 }
 
-impl Found {
-    /// The object alone, if there is one.
+impl HostEntry {
+    /// Returns the object alone, if there is one.
     fn without_its_name(self) -> Self {
         let parent = if self.object.is_none() { self.parent } else { None };
-        Self { parent, ..self }
+        Self { path: self.path, object: self.object, parent }
     }
 
     fn changed(&self) -> ChangedPath<'_> {
@@ -125,34 +125,38 @@ impl Found {
 }
 
 impl Watch {
+    /// Answers the kernel until no process has the filter any more, but at most for [`ENDING`]
+    /// after the command has ended.
     fn serve(&mut self, ended: &OwnedFd) {
-        let mut end: Option<Instant> = None;
+        let mut deadline: Option<Instant> = None;
         loop {
-            let mut ready =
-                vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
+            let mut descriptors = vec![PollFd::new(&self.listener, PollFlags::IN)];
             let mut timeout = None;
-            if let Some(end) = end {
-                ready.truncate(1);
-                let left = end.saturating_duration_since(Instant::now());
-                timeout = Timespec::try_from(left).ok();
+            match deadline {
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    timeout = Timespec::try_from(left).ok();
+                }
+                None => descriptors.push(PollFd::new(ended, PollFlags::IN)),
             }
-            match poll(&mut ready, timeout.as_ref()) {
+            match poll(&mut descriptors, timeout.as_ref()) {
                 Err(Errno::INTR) => continue,
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
-            let notified = ready[0].revents();
-            if ready.get(1).is_some_and(|ended| !ended.revents().is_empty()) {
-                end = Some(Instant::now() + ENDING);
+            if descriptors.get(1).is_some_and(|ended| !ended.revents().is_empty()) {
+                deadline = Some(Instant::now() + ENDING);
             }
-            if notified.is_empty() {
+
+            let events = descriptors[0].revents();
+            if events.is_empty() {
                 continue;
             }
             // Without a call, no process has the filter any more.
-            if !notified.contains(PollFlags::IN) {
+            if !events.contains(PollFlags::IN) {
                 return;
             }
-            // It fails if the thread was killed meanwhile.
+            // The read fails if the thread was killed meanwhile.
             let Ok(notification) = raw::next_notification(&self.listener) else { continue };
             let answer = self.handle(&notification);
             let _ = raw::answer_notification(&self.listener, notification.id, answer);
@@ -165,60 +169,47 @@ impl Watch {
         let Some((_, target)) = CALLS.iter().find(|(call, _)| *call == notification.call) else {
             return Ok(());
         };
+
         let process = Process { thread: notification.thread };
         let arguments = &notification.arguments;
-        let lookup = match *target {
-            Target::Descriptor(index) => process.descriptor(arguments[index]),
+        let entry = match *target {
+            Target::Descriptor(index) => process.find_descriptor(arguments[index])?,
             Target::Open { directory, path, flags } => {
                 let flags = arguments[flags] as libc::c_int;
-                let creates_only = libc::O_CREAT | libc::O_EXCL;
-                let follow = flags & libc::O_NOFOLLOW == 0 && flags & creates_only != creates_only;
                 if flags & libc::O_TMPFILE == libc::O_TMPFILE {
-                    // It has no name yet.
+                    // The new file has no name yet.
                     return Ok(());
                 }
-                process
-                    .argument_path(arguments, directory, path)?
-                    .map_or(Ok(None), |path| process.find(&path, follow))
+                let creates_only = libc::O_CREAT | libc::O_EXCL;
+                let follow = flags & libc::O_NOFOLLOW == 0 && flags & creates_only != creates_only;
+                process.find_argument(arguments, directory, path, follow)?
             }
             Target::Object { directory, path, nofollow } => {
-                let flag = libc::AT_SYMLINK_NOFOLLOW as u64;
-                let follow = nofollow.is_none_or(|index| arguments[index] & flag == 0);
-                match process.argument_path(arguments, directory, path)? {
-                    // The name of the object stays, so its directory doesn't matter.
-                    Some(path) => process
-                        .find(&path, follow || path.as_os_str().as_bytes().ends_with(b"/"))
-                        .map(|found| found.map(Found::without_its_name)),
-                    // Without a path, the descriptor is meant.
-                    None => directory
-                        .map_or(Ok(None), |directory| process.descriptor(arguments[directory])),
+                process.find_object(arguments, directory, path, nofollow)?
+            }
+            Target::Name { directory, path } => {
+                process.find_argument(arguments, directory, path, false)?
+            }
+            Target::Socket { address, length } => {
+                match process.socket_path(arguments[address], arguments[length])? {
+                    Some(path) => process.find(&path, false)?,
+                    None => None,
                 }
             }
-            Target::Name { directory, path } => process
-                .argument_path(arguments, directory, path)?
-                .map_or(Ok(None), |path| process.find(&path, false)),
-            Target::Socket { address, length } => process
-                .socket(arguments[address], arguments[length])?
-                .map_or(Ok(None), |path| process.find(&path, false)),
             Target::Link { directories, paths, flags } => {
-                let [old, new] = [0, 1].map(|side| {
-                    let directory = directories.map(|directories| directories[side]);
-                    let follow = side == 0
-                        && flags.is_some_and(|index| {
-                            arguments[index] & libc::AT_SYMLINK_FOLLOW as u64 != 0
-                        });
-                    process
-                        .argument_path(arguments, directory, paths[side])?
-                        .map_or(Ok(None), |path| process.find(&path, follow))
-                });
-                // A file without a name is new.
+                let [old_directory, new_directory] = each_directory(directories);
+                let follow_old = flags
+                    .is_some_and(|index| arguments[index] & libc::AT_SYMLINK_FOLLOW as u64 != 0);
+                let old = process.find_argument(arguments, old_directory, paths[0], follow_old)?;
+                let new = process.find_argument(arguments, new_directory, paths[1], false)?;
                 // The old name stays.
-                let old = old?.map(Found::without_its_name).filter(|old| self.covers(old));
-                let new = new?.filter(|new| self.covers(new));
+                let old = self.covered(old.map(HostEntry::without_its_name));
+                let new = self.covered(new);
                 if let (Some(old), Some(new)) = (&old, &new) {
-                    return saved(self.recorder.before_link(&old.changed(), &new.changed()));
+                    return as_errno(self.recorder.before_link(&old.changed(), &new.changed()));
                 }
-                Ok(old.or(new))
+                // A file without a name is new.
+                old.or(new)
             }
             Target::Rename { directories, paths, flags } => {
                 let exchange = u64::from(libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT);
@@ -226,45 +217,42 @@ impl Watch {
                     // As on a file system that can't; programs then rename in steps.
                     return Err(Errno::INVAL);
                 }
-                let [from, to] = [0, 1].map(|side| {
-                    let directory = directories.map(|directories| directories[side]);
-                    process
-                        .argument_path(arguments, directory, paths[side])?
-                        .map_or(Ok(None), |path| process.find(&path, false))
-                });
-                let from = from?;
-                let to = to?;
-                raw::is_waiting(&self.listener, notification.id)
-                    .then_some(())
-                    .ok_or(Errno::CANCELED)?;
+                let [from_directory, to_directory] = each_directory(directories);
+                let from = process.find_argument(arguments, from_directory, paths[0], false)?;
+                let to = process.find_argument(arguments, to_directory, paths[1], false)?;
+                self.ensure_waiting(notification)?;
                 return self.rename(notification, from, to);
             }
         };
-        let found = lookup?;
-        if !raw::is_waiting(&self.listener, notification.id) {
-            return Err(Errno::CANCELED);
-        }
-        match found {
-            Some(found) if self.covers(&found) => self.save(&found),
-            _ => Ok(()),
+
+        self.ensure_waiting(notification)?;
+        match self.covered(entry) {
+            Some(entry) => self.save(&entry),
+            None => Ok(()),
         }
     }
 
-    fn save(&self, found: &Found) -> Result<(), Errno> {
-        saved(self.recorder.before_change(&found.changed()))
+    /// Fails if the call no longer waits: then another thread may have its thread's number, and
+    /// the paths may be that thread's.
+    fn ensure_waiting(&self, notification: &Notification) -> Result<(), Errno> {
+        if raw::is_waiting(&self.listener, notification.id) { Ok(()) } else { Err(Errno::CANCELED) }
+    }
+
+    fn save(&self, entry: &HostEntry) -> Result<(), Errno> {
+        as_errno(self.recorder.before_change(&entry.changed()))
     }
 
     fn rename(
         &mut self,
         notification: &Notification,
-        from: Option<Found>,
-        to: Option<Found>,
+        from: Option<HostEntry>,
+        to: Option<HostEntry>,
     ) -> Result<(), Errno> {
-        let from = from.filter(|found| self.covers(found));
-        let to = to.filter(|found| self.covers(found));
+        let from = self.covered(from);
+        let to = self.covered(to);
         match (from, to) {
             (Some(from), Some(to)) if from.object.is_some() => {
-                saved(self.recorder.before_rename(&from.changed(), &to.changed()))?;
+                as_errno(self.recorder.before_rename(&from.changed(), &to.changed()))?;
                 self.rename = Some(PendingRename {
                     thread: notification.thread,
                     call: notification.call,
@@ -287,36 +275,55 @@ impl Watch {
         if thread == next.thread {
             return;
         }
-        let running = format!("{call} ");
+        let call_number = format!("{call} ");
         for _ in 0..RENAME_STEPS {
             let is_there = rustix::fs::statat(CWD, &from, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-            let state = std::fs::read_to_string(format!("/proc/{thread}/syscall"));
-            // `running`: it is on a processor, perhaps in the call.
-            let in_call = state
-                .is_ok_and(|state| state.starts_with(&running) || state.starts_with("running"));
-            if !is_there || !in_call {
+            if !is_there {
+                return;
+            }
+            let Ok(state) = std::fs::read_to_string(format!("/proc/{thread}/syscall")) else {
+                return;
+            };
+            // `running`: the thread is on a processor, perhaps in the call.
+            if !state.starts_with(&call_number) && !state.starts_with("running") {
                 return;
             }
             std::thread::sleep(RENAME_STEP);
         }
     }
 
-    /// Whether the command may make the change, and the path isn't the host's own. The root of a
-    /// tree is no name that the command may change.
-    fn covers(&self, found: &Found) -> bool {
-        let changed = match found.parent {
-            Some(_) => found.path.parent(),
-            None => Some(found.path.as_path()),
-        };
-        changed.is_some_and(|path| self.writable.iter().any(|tree| path.starts_with(tree)))
-            && !self.pinned.iter().any(|pinned| found.path.starts_with(pinned))
-            && found.object.as_ref().or(found.parent.as_ref()).is_some_and(is_on_writable_mount)
+    /// Returns the entry if undo covers it, and `None` otherwise.
+    fn covered(&self, entry: Option<HostEntry>) -> Option<HostEntry> {
+        let entry = entry?;
+        if self.covers(&entry) { Some(entry) } else { None }
+    }
+
+    /// Checks whether the command may change the entry, and the host didn't put it there. The root
+    /// of a tree is no name that the command may change.
+    fn covers(&self, entry: &HostEntry) -> bool {
+        let changed = if entry.parent.is_some() { entry.path.parent() } else { Some(&*entry.path) };
+        let Some(changed) = changed else { return false };
+        let is_in_tree = self.writable.iter().any(|tree| changed.starts_with(tree));
+        let is_pinned = self.pinned.iter().any(|pinned| entry.path.starts_with(pinned));
+        if !is_in_tree || is_pinned {
+            return false;
+        }
+        let handle = entry.object.as_ref().or(entry.parent.as_ref());
+        handle.is_some_and(is_on_writable_mount)
     }
 }
 
-/// The recorder's answer, as the command's error.
-fn saved(said: io::Result<()>) -> Result<(), Errno> {
-    said.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+/// Returns the index of the directory of each of two paths.
+fn each_directory(directories: Option<[usize; 2]>) -> [Option<usize>; 2] {
+    match directories {
+        Some(indexes) => indexes.map(Some),
+        None => [None; 2],
+    }
+}
+
+/// Turns the recorder's answer into the error of the command's call.
+fn as_errno(answer: io::Result<()>) -> Result<(), Errno> {
+    answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 /// A thread of the command, seen from the host.
@@ -325,42 +332,84 @@ struct Process {
 }
 
 impl Process {
-    /// An absolute path in the command's root directory, from an address in its memory. `None`: the
-    /// address is zero, or its directory was removed.
-    fn path(&self, directory: Option<u64>, address: u64) -> Result<Option<PathBuf>, Errno> {
-        if address == 0 {
-            return Ok(None);
+    /// Finds the object of a path among the arguments of a call. `directory` and `path` are
+    /// indexes. Returns `None` if there is no path, or if the host doesn't have the object by it.
+    fn find_argument(
+        &self,
+        arguments: &[u64],
+        directory: Option<usize>,
+        path: usize,
+        follow: bool,
+    ) -> Result<Option<HostEntry>, Errno> {
+        match self.argument_path(arguments, directory, path)? {
+            Some(path) => self.find(&path, follow),
+            None => Ok(None),
         }
-        self.absolute(directory, self.text(address)?)
     }
 
-    /// The same for a path among the arguments of a call. `directory` and `path`: their indexes.
+    /// Finds the object that a call with a path changes while the object's name stays. Without a
+    /// path, the call means the descriptor of the directory.
+    fn find_object(
+        &self,
+        arguments: &[u64],
+        directory: Option<usize>,
+        path: usize,
+        nofollow: Option<usize>,
+    ) -> Result<Option<HostEntry>, Errno> {
+        let Some(path) = self.argument_path(arguments, directory, path)? else {
+            return match directory {
+                Some(directory) => self.find_descriptor(arguments[directory]),
+                None => Ok(None),
+            };
+        };
+        let flag = libc::AT_SYMLINK_NOFOLLOW as u64;
+        let is_unfollowed = nofollow.is_some_and(|index| arguments[index] & flag != 0);
+        let follow = !is_unfollowed || path.as_os_str().as_bytes().ends_with(b"/");
+        let entry = self.find(&path, follow)?;
+        // The name of the object stays, so its directory doesn't matter.
+        Ok(entry.map(HostEntry::without_its_name))
+    }
+
+    /// Reads a path among the arguments of a call, as an absolute path in the command's root
+    /// directory. `directory` and `path` are indexes. Returns `None` if the address is zero, or if
+    /// the directory was removed.
     fn argument_path(
         &self,
         arguments: &[u64],
         directory: Option<usize>,
         path: usize,
     ) -> Result<Option<PathBuf>, Errno> {
-        self.path(directory.map(|index| arguments[index]), arguments[path])
+        let address = arguments[path];
+        if address == 0 {
+            return Ok(None);
+        }
+        let path = self.read_path(address)?;
+        self.absolute_path(directory.map(|index| arguments[index]), path)
     }
 
-    /// The path in the address of a socket. `None`: it isn't in a file system.
-    fn socket(&self, address: u64, length: u64) -> Result<Option<PathBuf>, Errno> {
+    /// Reads the path in the address of a socket. Returns `None` if the socket isn't in a file
+    /// system.
+    fn socket_path(&self, address: u64, length: u64) -> Result<Option<PathBuf>, Errno> {
         let mut bytes = [0; size_of::<libc::sockaddr_un>()];
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
-        let read =
-            self.memory()?.read_at(&mut bytes[..length], address).map_err(|_| Errno::FAULT)?;
+        let memory = self.open_memory()?;
+        let read = memory.read_at(&mut bytes[..length], address).map_err(|_| Errno::FAULT)?;
         let Some((family, path)) = bytes[..read].split_first_chunk() else { return Ok(None) };
         let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
         if i32::from(u16::from_ne_bytes(*family)) != libc::AF_UNIX || path.is_empty() {
             return Ok(None);
         }
-        self.absolute(None, OsStr::from_bytes(path).into())
+        self.absolute_path(None, OsStr::from_bytes(path).into())
     }
 
-    fn absolute(&self, directory: Option<u64>, text: PathBuf) -> Result<Option<PathBuf>, Errno> {
-        if text.is_absolute() {
-            return Ok(Some(text));
+    /// Makes a path absolute, from the descriptor of a directory or from the working directory.
+    fn absolute_path(
+        &self,
+        directory: Option<u64>,
+        path: PathBuf,
+    ) -> Result<Option<PathBuf>, Errno> {
+        if path.is_absolute() {
+            return Ok(Some(path));
         }
         let descriptor = directory.map_or(libc::AT_FDCWD, |directory| directory as i32);
         let base = if descriptor == libc::AT_FDCWD {
@@ -368,54 +417,54 @@ impl Process {
         } else {
             format!("/proc/{}/fd/{descriptor}", self.thread)
         };
-        let base = target_of(&base)?;
+        let base = link_target(&base)?;
         // An empty path with `AT_EMPTY_PATH` means the descriptor itself.
-        let path = if text.as_os_str().is_empty() { base } else { base.join(text) };
-        Ok(path.is_absolute().then_some(path))
+        let absolute = if path.as_os_str().is_empty() { base } else { base.join(path) };
+        if absolute.is_absolute() { Ok(Some(absolute)) } else { Ok(None) }
     }
 
-    fn memory(&self) -> Result<File, Errno> {
+    fn open_memory(&self) -> Result<File, Errno> {
         File::open(format!("/proc/{}/mem", self.thread)).map_err(|_| Errno::FAULT)
     }
 
-    fn text(&self, mut address: u64) -> Result<PathBuf, Errno> {
-        let memory = self.memory()?;
-        let mut text = Vec::new();
-        while text.len() < MAX_PATH {
+    /// Reads a path that ends with a zero byte from the command's memory.
+    fn read_path(&self, mut address: u64) -> Result<PathBuf, Errno> {
+        let memory = self.open_memory()?;
+        let mut path = Vec::new();
+        while path.len() < MAX_PATH {
             let mut chunk = [0; 256];
-            let in_page = usize::try_from(PAGE - address % PAGE).unwrap_or(1).min(chunk.len());
-            let read = memory.read_at(&mut chunk[..in_page], address).map_err(|_| Errno::FAULT)?;
+            let left_in_page = usize::try_from(PAGE - address % PAGE).unwrap_or(1);
+            let length = left_in_page.min(chunk.len());
+            let read = memory.read_at(&mut chunk[..length], address).map_err(|_| Errno::FAULT)?;
             if read == 0 {
                 return Err(Errno::FAULT);
             }
-            match chunk[..read].iter().position(|byte| *byte == 0) {
-                Some(end) => {
-                    text.extend_from_slice(&chunk[..end]);
-                    return Ok(OsString::from_vec(text).into());
-                }
-                None => text.extend_from_slice(&chunk[..read]),
+            if let Some(end) = chunk[..read].iter().position(|byte| *byte == 0) {
+                path.extend_from_slice(&chunk[..end]);
+                return Ok(OsString::from_vec(path).into());
             }
+            path.extend_from_slice(&chunk[..read]);
             address += read as u64;
         }
         Err(Errno::NAMETOOLONG)
     }
 
-    /// The object of a descriptor.
-    fn descriptor(&self, descriptor: u64) -> Result<Option<Found>, Errno> {
+    /// Finds the object of a descriptor.
+    fn find_descriptor(&self, descriptor: u64) -> Result<Option<HostEntry>, Errno> {
         let link = format!("/proc/{}/fd/{}", self.thread, descriptor as i32);
-        let path = target_of(&link)?;
+        let path = link_target(&link)?;
         let object = rustix::fs::openat(CWD, &link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         Ok(host_object(path, object))
     }
 
-    /// The object of a path in the command's root directory, or the place where it would be
-    /// created. `None`: the host doesn't have the object by this path.
+    /// Finds the object of a path in the command's root directory, or the place where it would be
+    /// created. Returns `None` if the host doesn't have the object by this path.
     ///
     /// # Errors
     ///
     /// The error that the command's call would have, too; `EACCES` for a path through another
     /// process, which can't be followed.
-    fn find(&self, path: &Path, follow: bool) -> Result<Option<Found>, Errno> {
+    fn find(&self, path: &Path, follow: bool) -> Result<Option<HostEntry>, Errno> {
         let root = rustix::fs::openat(
             CWD,
             format!("/proc/{}/root", self.thread),
@@ -424,16 +473,17 @@ impl Process {
         )?;
         let mut path = path.to_owned();
         for _ in 0..MAX_LINKS {
-            match special(&path) {
-                Some(Special::Descriptor(descriptor)) => return self.descriptor(descriptor),
+            match special_path(&path) {
+                Some(Special::Descriptor(descriptor)) => return self.find_descriptor(descriptor),
                 Some(Special::Below { folder, rest }) => {
-                    path = target_of(&format!("/proc/{}/{folder}", self.thread))?.join(rest);
+                    path = link_target(&format!("/proc/{}/{folder}", self.thread))?.join(rest);
                     continue;
                 }
                 Some(Special::Unfollowed) => return Err(Errno::ACCESS),
                 Some(Special::Device) => return Ok(None),
                 None => {}
             }
+
             if follow {
                 match resolve(&root, &path, OFlags::empty()) {
                     Ok(object) => return Ok(host_object(real_path(&object)?, object)),
@@ -441,37 +491,32 @@ impl Process {
                     Err(errno) => return Err(errno),
                 }
             }
-            let (parent, name) = match (path.parent(), path.components().next_back()) {
-                (Some(parent), Some(Component::Normal(name))) => (parent, name.to_owned()),
+            let (Some(parent), Some(Component::Normal(name))) =
+                (path.parent(), path.components().next_back())
+            else {
                 // `.` and `..`: the directory itself is meant.
-                _ => {
-                    let object = resolve(&root, &path, OFlags::empty())?;
-                    return Ok(host_object(real_path(&object)?, object));
-                }
+                let object = resolve(&root, &path, OFlags::empty())?;
+                return Ok(host_object(real_path(&object)?, object));
             };
+
             let directory = resolve(&root, parent, OFlags::DIRECTORY)?;
-            let real = real_path(&directory)?.join(&name);
+            let real = real_path(&directory)?.join(name);
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let object = match rustix::fs::openat(&directory, &*name, flags, Mode::empty()) {
+            let object = match rustix::fs::openat(&directory, name, flags, Mode::empty()) {
+                Ok(object) => Some(object),
                 Err(Errno::NOENT) => None,
-                object => Some(object?),
+                Err(errno) => return Err(errno),
             };
             if follow
                 && let Some(link) = &object
                 && is_link(link)?
             {
                 let target = rustix::fs::readlinkat(link, "", Vec::new())?;
-                path = real.parent().unwrap_or(&real).join(OsStr::from_bytes(target.as_bytes()));
+                let folder = real.parent().unwrap_or(&real);
+                path = folder.join(OsStr::from_bytes(target.as_bytes()));
                 continue;
             }
-            let found = match object {
-                Some(object) => host_object(real, object),
-                None if host_directory(&directory, &real) => {
-                    Some(Found { path: real, object: None, parent: None })
-                }
-                None => None,
-            };
-            return Ok(found.map(|found| Found { parent: Some(directory), ..found }));
+            return Ok(host_entry(directory, real, object));
         }
         Err(Errno::LOOP)
     }
@@ -489,8 +534,9 @@ enum Special {
     Device,
 }
 
-/// Recognises paths in `/proc` and `/dev`, which mean something else in each process.
-fn special(path: &Path) -> Option<Special> {
+/// Recognises a path in `/proc` or `/dev`, which means something else in each process. Returns
+/// `None` for every other path.
+fn special_path(path: &Path) -> Option<Special> {
     let names: Vec<&str> = path
         .components()
         .filter_map(|component| match component {
@@ -504,15 +550,14 @@ fn special(path: &Path) -> Option<Special> {
         ["dev", "stdout"] => Some(Special::Descriptor(1)),
         ["dev", "stderr"] => Some(Special::Descriptor(2)),
         ["dev", "fd", descriptor] => Some(special_descriptor(descriptor)),
-        ["dev", name @ ("stdin" | "stdout" | "stderr"), ..] => {
-            let descriptor = ["stdin", "stdout", "stderr"].iter().position(|it| it == name);
-            Some(special_below(path, format!("fd/{}", descriptor.unwrap_or_default()), 3))
-        }
+        ["dev", "stdin", ..] => Some(special_below(path, "fd/0".to_owned(), 3)),
+        ["dev", "stdout", ..] => Some(special_below(path, "fd/1".to_owned(), 3)),
+        ["dev", "stderr", ..] => Some(special_below(path, "fd/2".to_owned(), 3)),
         ["dev", "fd", descriptor, ..] if descriptor.parse::<u32>().is_ok() => {
             Some(special_below(path, format!("fd/{descriptor}"), 4))
         }
         ["dev", "shm", ..] => None,
-        ["dev", rest @ ..] if !rest.contains(&"..") => Some(Special::Device),
+        ["dev", names @ ..] if !names.contains(&"..") => Some(Special::Device),
         ["proc", "self" | "thread-self", "fd", descriptor] => Some(special_descriptor(descriptor)),
         ["proc", "self" | "thread-self", folder @ ("cwd" | "root"), ..] => {
             Some(special_below(path, (*folder).to_owned(), 4))
@@ -522,11 +567,7 @@ fn special(path: &Path) -> Option<Special> {
         {
             Some(special_below(path, format!("fd/{descriptor}"), 5))
         }
-        ["proc", rest @ ..]
-            if rest.iter().any(|name| {
-                matches!(*name, "fd" | "cwd" | "root" | "map_files" | "task" | "..")
-            }) =>
-        {
+        ["proc", names @ ..] if names.iter().any(|name| leads_into_process(name)) => {
             Some(Special::Unfollowed)
         }
         ["proc", ..] => Some(Special::Device),
@@ -534,20 +575,27 @@ fn special(path: &Path) -> Option<Special> {
     }
 }
 
+/// Checks whether a name in `/proc` may lead to a descriptor or a directory of a process.
+fn leads_into_process(name: &str) -> bool {
+    matches!(name, "fd" | "cwd" | "root" | "map_files" | "task" | "..")
+}
+
 fn special_descriptor(name: &str) -> Special {
     name.parse().map_or(Special::Unfollowed, Special::Descriptor)
 }
 
-/// A path below a folder. `before`: the components that lead to the folder, with the root
-/// directory.
+/// Returns a path below a folder. `before` is the number of components that lead to the folder,
+/// with the root directory.
 fn special_below(path: &Path, folder: String, before: usize) -> Special {
     Special::Below { rest: path.components().skip(before).collect(), folder }
 }
 
 /// Resolves a path in the command's root directory without leaving it.
 fn resolve(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let below = path.strip_prefix("/").unwrap_or(path);
-    let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+    let mut below = path.strip_prefix("/").unwrap_or(path);
+    if below.as_os_str().is_empty() {
+        below = Path::new(".");
+    }
     let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
     let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     loop {
@@ -558,13 +606,13 @@ fn resolve(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno>
     }
 }
 
-fn target_of(link: &str) -> Result<PathBuf, Errno> {
+fn link_target(link: &str) -> Result<PathBuf, Errno> {
     let target = rustix::fs::readlinkat(CWD, link, Vec::new())?;
     Ok(OsStr::from_bytes(target.as_bytes()).into())
 }
 
 fn real_path(object: &OwnedFd) -> Result<PathBuf, Errno> {
-    target_of(&format!("/proc/self/fd/{}", object.as_raw_fd()))
+    link_target(&format!("/proc/self/fd/{}", object.as_raw_fd()))
 }
 
 fn is_link(object: &OwnedFd) -> Result<bool, Errno> {
@@ -572,29 +620,50 @@ fn is_link(object: &OwnedFd) -> Result<bool, Errno> {
     Ok(rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink())
 }
 
-/// Whether the mount that a handle was opened in is writable.
+/// Checks whether the mount that a handle was opened in is writable.
 fn is_on_writable_mount(handle: &OwnedFd) -> bool {
-    rustix::fs::fstatvfs(handle).is_ok_and(|it| !it.f_flag.contains(StatVfsMountFlags::RDONLY))
+    let Ok(mount) = rustix::fs::fstatvfs(handle) else { return false };
+    !mount.f_flag.contains(StatVfsMountFlags::RDONLY)
 }
 
-/// The object, if the host has the same one by the same path.
-fn host_object(path: PathBuf, object: OwnedFd) -> Option<Found> {
-    let same = rustix::fs::statat(&object, "", AtFlags::EMPTY_PATH).ok()?;
+/// Returns the object, if the host has the same one by the same path.
+fn host_object(path: PathBuf, object: OwnedFd) -> Option<HostEntry> {
+    let seen = rustix::fs::statat(&object, "", AtFlags::EMPTY_PATH).ok()?;
     let own = rustix::fs::statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    is_same(&same, &own).then_some(Found { path, object: Some(object), parent: None })
+    if !is_same(&seen, &own) {
+        return None;
+    }
+    Some(HostEntry { path, object: Some(object), parent: None })
 }
 
-/// Whether the host has the same directory by the same path, so that a new name in it is the same.
-fn host_directory(directory: &OwnedFd, path: &Path) -> bool {
+/// Returns the object or the free name in a directory, if the host has the same one by the same
+/// path.
+fn host_entry(directory: OwnedFd, path: PathBuf, object: Option<OwnedFd>) -> Option<HostEntry> {
+    let mut entry = match object {
+        Some(object) => host_object(path, object)?,
+        None if is_host_directory(&directory, &path) => {
+            HostEntry { path, object: None, parent: None }
+        }
+        None => return None,
+    };
+    entry.parent = Some(directory);
+    Some(entry)
+}
+
+/// Checks whether the host has the same directory by the same path, so that a new name in it is
+/// the same.
+fn is_host_directory(directory: &OwnedFd, path: &Path) -> bool {
+    // A free name in the command's view may be covered, and taken outside.
+    let name = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+    if !matches!(name, Err(Errno::NOENT)) {
+        return false;
+    }
     let parent = path.parent().unwrap_or(path);
     let seen = rustix::fs::statat(directory, "", AtFlags::EMPTY_PATH);
     let own = rustix::fs::statat(CWD, parent, AtFlags::SYMLINK_NOFOLLOW);
-    // A free name in the command's view may be covered, and taken outside.
-    let name = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
-    matches!(name, Err(Errno::NOENT))
-        && matches!((seen, own), (Ok(seen), Ok(own)) if is_same(&seen, &own))
+    matches!((seen, own), (Ok(seen), Ok(own)) if is_same(&seen, &own))
 }
 
 fn is_same(one: &Stat, other: &Stat) -> bool {
-    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+    one.st_dev == other.st_dev && one.st_ino == other.st_ino
 }

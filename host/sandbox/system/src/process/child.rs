@@ -30,7 +30,7 @@ use crate::confine::{Bound, HelperStatus, Program, Sandbox, TreeState};
 use crate::{messages, processes};
 
 /// Time for the helper until the program runs.
-const BEGIN: Duration = Duration::from_secs(10);
+const MAX_START: Duration = Duration::from_secs(10);
 
 /// How often the sandbox is set up again if something in it is moved meanwhile.
 const ATTEMPTS: usize = 5;
@@ -41,7 +41,7 @@ const MAX_COMPLAINT: u64 = 16 * 1024;
 /// Time between two checks whether the call still waits.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The same for a process that goes on after its call, for hours perhaps.
+/// Time between two such checks of a process that goes on after its call, for hours perhaps.
 const LOOK_SELDOM: Duration = Duration::from_millis(50);
 
 /// Time to wait for the output of an ended program if a process that it left behind keeps it open.
@@ -51,7 +51,7 @@ const DRAIN: Duration = Duration::from_millis(250);
 /// never ends.
 const MAX_WRITTEN: u64 = 256 << 20;
 
-/// Why it ended.
+/// The reason why a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The command ended by itself.
@@ -87,7 +87,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Whether there is new output.
+    /// Checks whether there is no new output.
     pub fn is_empty(&self) -> bool {
         self.stdout.is_empty() && self.stderr.is_empty()
     }
@@ -161,37 +161,34 @@ impl Child {
         cancel: &CancellationToken,
     ) -> Result<Self, StartError> {
         let namespaces = places.tries_namespaces();
+        let is_best_effort = places.sandbox == Sandbox::BestEffort;
+
         // Moved paths are searched again.
-        let mut begun = Self::begin(places, command, namespaces, limit, end, cancel);
+        let mut started = Self::start_once(places, command, namespaces, limit, end, cancel);
         for _ in 1..ATTEMPTS {
-            if matches!(begun, Err(StartError::Moved(_))) {
-                begun = Self::begin(places, command, namespaces, limit, end, cancel);
+            if matches!(started, Err(StartError::Moved(_))) {
+                started = Self::start_once(places, command, namespaces, limit, end, cancel);
             }
         }
-        match begun {
-            Err(StartError::Sandbox(reason))
-                if namespaces && places.sandbox == Sandbox::BestEffort =>
-            {
-                let mut child = Self::begin(places, command, false, limit, end, cancel)?;
+
+        match started {
+            Err(StartError::Sandbox(reason)) if namespaces && is_best_effort => {
+                let mut child = Self::start_once(places, command, false, limit, end, cancel)?;
                 places.known.without_namespaces.store(true, Ordering::Relaxed);
                 child.missing.insert(0, reason);
                 Ok(child)
             }
-            Ok(mut child) => {
-                if !namespaces && places.sandbox == Sandbox::BestEffort {
-                    child.missing.insert(
-                        0,
-                        "namespaces: an earlier attempt showed that they aren't available"
-                            .to_owned(),
-                    );
-                }
+            Ok(mut child) if !namespaces && is_best_effort => {
+                let reason = "namespaces: an earlier attempt showed that they aren't available";
+                child.missing.insert(0, reason.to_owned());
                 Ok(child)
             }
-            other => other,
+            started => started,
         }
     }
 
-    fn begin(
+    /// Starts a command in a warm helper if there is one, and otherwise in a new helper.
+    fn start_once(
         places: &Places,
         command: &Command,
         namespaces: bool,
@@ -220,20 +217,25 @@ impl Child {
             held: &held,
             writable: &writable,
         };
-        // A helper that has waited for too long has ended.
-        let told = match warm.map(|warm| Self::tell(warm, &task)) {
-            Some(Err(StartError::Moved(reason))) => return Err(StartError::Moved(reason)),
-            Some(told) => told.ok(),
-            None => None,
-        };
-        let mut child = match told {
+
+        let mut warm_child = None;
+        if let Some(warm) = warm {
+            match Self::run_in(warm, &task) {
+                Ok(child) => warm_child = Some(child),
+                Err(StartError::Moved(reason)) => return Err(StartError::Moved(reason)),
+                // A helper that has waited for too long has ended.
+                Err(_) => {}
+            }
+        }
+        let mut child = match warm_child {
             Some(child) => child,
             None => {
                 let namespaces = network.as_deref().map(SharedNetwork::namespaces);
-                let started = ConfineHelper::start(helper, &preparation, namespaces)?;
-                Self::tell(started, &task)?
+                let new = ConfineHelper::start(helper, &preparation, namespaces)?;
+                Self::run_in(new, &task)?
             }
         };
+
         child.held = held;
         child.next = Some(NextHelper {
             program: helper.clone(),
@@ -246,20 +248,18 @@ impl Child {
     }
 
     /// Sends a helper the command and waits until the program runs.
-    fn tell(helper: ConfineHelper, task: &Task<'_>) -> Result<Self, StartError> {
+    fn run_in(helper: ConfineHelper, task: &Task<'_>) -> Result<Self, StartError> {
         let ConfineHelper { mut process, control } = helper;
         let pid = Pid::from_child(&process);
-        let stdout = process.stdout.take();
-        let stderr = process.stderr.take();
-        let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
-            .and_then(|pipe| Ok((pipe, pidfd_open(pid, PidfdFlags::empty())?)));
-        let ((input, stdin), handle) = match pipe {
+        let (handle, input, stdin) = match open_handles(pid) {
             Ok(opened) => opened,
             Err(errno) => {
                 let _ = process.kill().and_then(|()| process.wait());
                 return Err(io::Error::from(errno).into());
             }
         };
+        let stdout = process.stdout.take();
+        let stderr = process.stderr.take();
         let Task { command, namespaces, off, limit, end, .. } = *task;
         let mut child = Self {
             process: Some(process),
@@ -284,23 +284,8 @@ impl Child {
             leaves: None,
             next: None,
         };
-        let program = Program {
-            arguments: command.arguments.clone(),
-            environment: command.environment.clone(),
-            directory: command.directory.to_string_lossy().into_owned(),
-            leaves_state: command.shell.is_some(),
-        };
-        let record = command.shell.as_ref().map(|shell| StateRecord::new(shell, &program));
-        let (leaves, record) = record.transpose()?.unzip();
-        // If the helper doesn't read them, it has reported the reason.
-        let _ = messages::send(&control, task.state, None)
-            .and_then(|()| messages::send(&control, &program, Some(input.as_fd())))
-            .and_then(|()| match &record {
-                Some(record) => messages::send(&control, &(), Some(record.as_fd())),
-                None => Ok(()),
-            });
-        drop((input, record));
-        child.leaves = leaves;
+
+        child.leaves = send_program(&control, task, input)?;
         let (unrecorded, listener) = child.wait_for_start(&control)?;
         match (&command.changes, unrecorded) {
             (None, _) => {}
@@ -314,15 +299,13 @@ impl Child {
                 child.changes = Some(watch);
             }
         }
-        for stream in [
-            child.stdout.as_ref().map(AsFd::as_fd),
-            child.stderr.as_ref().map(AsFd::as_fd),
-            child.stdin.as_ref().map(AsFd::as_fd),
-        ] {
-            let Some(stream) = stream else { continue };
-            fcntl_getfl(stream)
-                .and_then(|flags| fcntl_setfl(stream, flags | OFlags::NONBLOCK))
-                .map_err(io::Error::from)?;
+
+        let stdout = child.stdout.as_ref().map(AsFd::as_fd);
+        let stderr = child.stderr.as_ref().map(AsFd::as_fd);
+        let stdin = child.stdin.as_ref().map(AsFd::as_fd);
+        for stream in [stdout, stderr, stdin].into_iter().flatten() {
+            let flags = fcntl_getfl(stream).map_err(io::Error::from)?;
+            fcntl_setfl(stream, flags | OFlags::NONBLOCK).map_err(io::Error::from)?;
         }
         child.control = Some(control);
         Ok(child)
@@ -333,7 +316,7 @@ impl Child {
         &mut self,
         control: &UnixStream,
     ) -> Result<(Option<String>, Option<OwnedFd>), StartError> {
-        let deadline = Instant::now() + BEGIN;
+        let deadline = Instant::now() + MAX_START;
         loop {
             let left = deadline.saturating_duration_since(Instant::now()).min(LOOK);
             if left.is_zero() || self.cancel.is_cancelled() {
@@ -354,54 +337,60 @@ impl Child {
             Ok((HelperStatus::Failed(reason), _)) => Err(StartError::Sandbox(reason)),
             Ok((HelperStatus::Moved(reason), _)) => Err(StartError::Moved(reason)),
             Ok((HelperStatus::Exited { .. } | HelperStatus::Reached(_), _)) | Err(_) => {
-                // It ends without a report, so this has an end.
-                let mut said = String::new();
+                // The helper ends without a report, so its output has an end.
+                let mut complaint = String::new();
                 if let Some(stderr) = self.stderr.take() {
-                    let _ = stderr.take(MAX_COMPLAINT).read_to_string(&mut said);
+                    let _ = stderr.take(MAX_COMPLAINT).read_to_string(&mut complaint);
                 }
-                Err(StartError::Sandbox(match said.trim() {
-                    "" => "the helper ended without a message".to_owned(),
-                    said => said.to_owned(),
-                }))
+                let reason = match complaint.trim() {
+                    "" => "the helper ended without a message",
+                    complaint => complaint,
+                };
+                Err(StartError::Sandbox(reason.to_owned()))
             }
         }
     }
 
-    /// The parts of the sandbox that this machine doesn't have.
+    /// Returns the parts of the sandbox that this machine doesn't have.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// The names of some of the processes that it left behind, and that were ended with it.
+    /// Returns the names of some of the processes that the program left behind, and that were
+    /// ended with it.
     pub fn left(&self) -> &[String] {
         &self.left
     }
 
-    /// The process above all of its processes.
+    /// Returns the process above all of its processes.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Its standard input, output and error, which don't block, for a caller that talks to it while
-    /// it runs. From then on this only waits for its end. `None`: they were taken before.
+    /// Takes its standard input, output and error, which don't block, for a caller that talks to
+    /// it while it runs. From then on, this value only waits for its end. Returns `None` if they
+    /// were taken before.
     pub fn take_streams(&mut self) -> Option<[OwnedFd; 3]> {
         // A program that runs for long has no next one.
         self.next = None;
-        let streams = (self.stdin.take()?, self.stdout.take()?, self.stderr.take()?);
-        Some([streams.0.into(), streams.1.into(), streams.2.into()])
+        let stdin = self.stdin.take()?;
+        let stdout = self.stdout.take()?;
+        let stderr = self.stderr.take()?;
+        Some([stdin.into(), stdout.into(), stderr.into()])
     }
 
     /// Exchanges its bounds: it is ended at `end`, and when `cancel` is set.
     pub fn set_bounds(&mut self, end: Instant, cancel: &CancellationToken) {
-        (self.end, self.cancel) = (end, cancel.clone());
+        self.end = end;
+        self.cancel = cancel.clone();
     }
 
-    /// Its result, if it has ended.
+    /// Returns its result, if it has ended.
     pub fn finished(&self) -> Option<&CommandResult> {
         self.finished.as_ref()
     }
 
-    /// The output that wasn't taken yet.
+    /// Returns the output that wasn't taken yet.
     pub fn output(&mut self) -> &mut Output {
         &mut self.output
     }
@@ -473,8 +462,8 @@ impl Child {
         hand_over(self.next.take(), None);
     }
 
-    /// Its result, if it is over.
-    fn result(&mut self, reported: bool, ended: bool) -> Option<CommandResult> {
+    /// Reads its report or its exit status. Returns `None` if it still runs.
+    fn read_result(&mut self, reported: bool, ended: bool) -> Option<CommandResult> {
         if reported && let Some(control) = self.control.take() {
             match messages::receive(&control) {
                 Ok((HelperStatus::Exited { code, left }, _)) => {
@@ -489,14 +478,19 @@ impl Child {
                 _ => {}
             }
         }
-        let status = ended.then(|| self.process.take()?.wait().ok());
-        status.map(|status| {
-            status.map_or(CommandResult { code: None, ending: Ending::Cancelled }, finished)
-        })
+        if !ended {
+            return None;
+        }
+        let status = self.process.take().and_then(|mut process| process.wait().ok());
+        match status {
+            Some(status) => Some(result_of(status)),
+            None => Some(CommandResult { code: None, ending: Ending::Cancelled }),
+        }
     }
 
-    /// The single loop: writes `input`, reads output and checks for the end, until everything is
-    /// written and `enough` is reached, or `until`.
+    /// Runs the single loop: writes `input`, reads output and checks for the end. With `input`, the
+    /// loop ends when all of it is written; without, when `enough` returns true. Both end at
+    /// `until`, too.
     fn wait(
         &mut self,
         mut input: Option<&mut &[u8]>,
@@ -504,17 +498,16 @@ impl Child {
         see: &mut dyn FnMut(OutputStream, &[u8]),
         enough: impl Fn(&Self) -> bool,
     ) {
-        let feeds = input.is_some();
-        let mut looked = false;
+        let writes = input.is_some();
+        let mut has_polled = false;
         let mut buffer = vec![0; CHUNK];
         loop {
-            let fed = input.as_ref().is_none_or(|left| left.is_empty()) || self.stdin.is_none();
+            let has_input = input.as_ref().is_some_and(|left| !left.is_empty());
+            let feeds = has_input && self.stdin.is_some();
+            let is_done = if writes { !feeds } else { enough(self) };
             let now = Instant::now();
-            if self.finished.is_some()
-                || feeds && fed
-                || !feeds && enough(self)
-                || looked && until.is_some_and(|until| now >= until)
-            {
+            let is_late = has_polled && until.is_some_and(|until| now >= until);
+            if self.finished.is_some() || is_done || is_late {
                 return;
             }
             if self.cancel.is_cancelled() {
@@ -528,29 +521,21 @@ impl Child {
             }
             let next = until.map_or(self.end, |until| until.min(self.end));
             let wait = next.saturating_duration_since(now).min(self.look);
-            let timeout = Timespec::try_from(wait).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
-            let mut fds = vec![PollFd::new(&self.handle, PollFlags::IN)];
-            fds.extend(self.control.as_ref().map(|control| PollFd::new(control, PollFlags::IN)));
-            fds.extend(self.stdout.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
-            fds.extend(self.stderr.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
-            let feeding = if fed { None } else { self.stdin.as_ref() };
-            fds.extend(feeding.map(|stream| PollFd::new(stream, PollFlags::OUT)));
-            let polled = poll(&mut fds, Some(&timeout));
-            let ended = !fds[0].revents().is_empty();
-            let reported = self.control.is_some() && !fds[1].revents().is_empty();
-            drop(fds);
-            looked = true;
-            if polled == Ok(0) && !wait.is_zero() {
+            let Polled { ended, reported, is_idle } = self.poll_descriptors(wait, feeds);
+            has_polled = true;
+            if is_idle && !wait.is_zero() {
                 // It takes its time, so the next helper doesn't disturb it.
                 hand_over(self.next.take(), None);
             }
+
             if let Some(left) = &mut input {
                 self.feed(left);
             }
             self.take(&mut buffer, see);
             // Perhaps the output goes on now: a program may write a line and work for long.
             see(OutputStream::Stdout, &[]);
-            if let Some(result) = self.result(reported, ended) {
+
+            if let Some(result) = self.read_result(reported, ended) {
                 self.drain(&mut buffer, see);
                 self.changes = None;
                 if let Some(leaves) = self.leaves.take()
@@ -564,11 +549,30 @@ impl Child {
         }
     }
 
+    /// Waits until one of its descriptors is ready, also its standard input if `feeds`.
+    fn poll_descriptors(&self, wait: Duration, feeds: bool) -> Polled {
+        let timeout = Timespec::try_from(wait).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+        let mut fds = vec![PollFd::new(&self.handle, PollFlags::IN)];
+        fds.extend(self.control.as_ref().map(|control| PollFd::new(control, PollFlags::IN)));
+        fds.extend(self.stdout.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
+        fds.extend(self.stderr.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
+        if feeds && let Some(stdin) = &self.stdin {
+            fds.push(PollFd::new(stdin, PollFlags::OUT));
+        }
+        let ready = poll(&mut fds, Some(&timeout));
+        Polled {
+            ended: !fds[0].revents().is_empty(),
+            reported: self.control.is_some() && !fds[1].revents().is_empty(),
+            is_idle: ready == Ok(0),
+        }
+    }
+
+    /// Writes to its standard input as much of `left` as fits, and removes it from `left`.
     fn feed(&mut self, left: &mut &[u8]) {
         let Some(stdin) = &mut self.stdin else { return };
         while !left.is_empty() {
             match stdin.write(left) {
-                Ok(taken) if taken > 0 => *left = &left[taken..],
+                Ok(written) if written > 0 => *left = &left[written..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // It has closed its standard input.
@@ -620,6 +624,50 @@ impl Drop for Child {
     }
 }
 
+/// The result of waiting for the descriptors of a process.
+struct Polled {
+    /// The process has ended.
+    ended: bool,
+    /// The helper has sent a report, or closed its socket.
+    reported: bool,
+    /// Nothing happened in the whole time.
+    is_idle: bool,
+}
+
+/// Opens a handle of a process and a pipe for its standard input. Returns the handle, the end of
+/// the pipe for the process, and the end for the host.
+fn open_handles(pid: Pid) -> Result<(OwnedFd, OwnedFd, OwnedFd), Errno> {
+    let (input, stdin) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let handle = pidfd_open(pid, PidfdFlags::empty())?;
+    Ok((handle, input, stdin))
+}
+
+/// Sends a helper the state of the trees and the program with its standard input. Returns the
+/// record of the state that the program leaves, if it leaves any.
+fn send_program(
+    control: &UnixStream,
+    task: &Task<'_>,
+    input: OwnedFd,
+) -> io::Result<Option<StateRecord>> {
+    let command = task.command;
+    let program = Program {
+        arguments: command.arguments.clone(),
+        environment: command.environment.clone(),
+        directory: command.directory.to_string_lossy().into_owned(),
+        leaves_state: command.shell.is_some(),
+    };
+    let record = command.shell.as_ref().map(|shell| StateRecord::new(shell, &program));
+    let (leaves, record) = record.transpose()?.unzip();
+    let mut sent = messages::send(control, task.state, None)
+        .and_then(|()| messages::send(control, &program, Some(input.as_fd())));
+    if let Some(record) = &record {
+        sent = sent.and_then(|()| messages::send(control, &(), Some(record.as_fd())));
+    }
+    // If the helper doesn't read the messages, it has reported the reason.
+    drop(sent);
+    Ok(leaves)
+}
+
 fn record(recorder: Option<&dyn OutputRecorder>, stream: OutputStream, bytes: &[u8]) {
     if let Some(recorder) = recorder {
         recorder.write(stream, bytes);
@@ -644,8 +692,8 @@ fn take_from(
             Ok(0) => *stream = None,
             Ok(read) => {
                 // As much output is passed on while it runs as is kept.
-                let shown =
-                    limit.saturating_sub(usize::try_from(*written).unwrap_or(usize::MAX)).min(read);
+                let written_before = usize::try_from(*written).unwrap_or(usize::MAX);
+                let shown = limit.saturating_sub(written_before).min(read);
                 *written += u64::try_from(read).unwrap_or(u64::MAX);
                 kept.push(&buffer[..read], limit);
                 pass(&buffer[..read], shown);
@@ -657,7 +705,7 @@ fn take_from(
     }
 }
 
-fn finished(status: std::process::ExitStatus) -> CommandResult {
+fn result_of(status: std::process::ExitStatus) -> CommandResult {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => CommandResult { code: Some(code), ending: Ending::Exited },

@@ -22,40 +22,49 @@ pub struct Command {
     pub directory: PathBuf,
     /// Whether it reaches the network.
     pub network: bool,
-    /// The network that it shares with other commands of its session, unless it reaches that of the
-    /// machine. `None`: it has one of its own.
+    /// The network that it shares with other commands of its session, unless it reaches the
+    /// machine's network. If it is `None`, the command has a network of its own.
     pub shared_network: Option<Arc<SharedNetwork>>,
     /// The rules about calls for the paths that it reaches.
     pub path_rules: Option<Arc<dyn PathRules>>,
-    /// Learns what it changes in files, before it does. `None`: nobody does.
+    /// Learns of each change in files before the command makes it, if set.
     pub changes: Option<Arc<dyn ChangeRecorder>>,
-    /// Learns of everything that it writes. `None`: nobody does.
+    /// Gets everything that the command writes, if set.
     pub output: Option<Arc<dyn OutputRecorder>>,
-    /// Gets the record of what it leaves for later commands. Only for `bash`. `None`: there is no
-    /// record.
+    /// Gets the record of the state that the command leaves for later commands, if set. Only for
+    /// `bash`.
     pub shell: Option<Arc<dyn ShellSession>>,
 }
 
 impl Command {
-    /// The folders where programs are searched, by their real paths: those that hold programs and
-    /// nothing else. Not those that a tool could have led elsewhere.
+    /// Returns the folders where programs are searched, by their real paths. Leaves out folders
+    /// around the home folder, and folders that a tool could have led elsewhere.
     pub(crate) fn path_folders(&self) -> Vec<String> {
         let home = self.variable("HOME").map(Path::new);
-        let folders = self.variable("PATH").unwrap_or_default().split(':').map(Path::new);
+        let mut folders = Vec::new();
+        for path in self.variable("PATH").unwrap_or_default().split(':').map(Path::new) {
+            if !path.is_absolute() {
+                continue;
+            }
+            let Ok(way) = Way::follow(path) else { continue };
+            if way.exchangeable().is_some() {
+                continue;
+            }
+            let folder = way.real;
+            let contains_home = home.is_some_and(|home| home.starts_with(&folder));
+            if contains_home || !folder.is_dir() {
+                continue;
+            }
+            if let Ok(folder) = folder.into_os_string().into_string() {
+                folders.push(folder);
+            }
+        }
         folders
-            .filter(|path| path.is_absolute())
-            .filter_map(|path| Way::follow(path).ok())
-            .filter(|way| way.exchangeable().is_none())
-            .map(|way| way.real)
-            // Not a home folder or a folder that contains one.
-            .filter(|path| path.is_dir() && home.is_none_or(|home| !home.starts_with(path)))
-            .filter_map(|path| path.into_os_string().into_string().ok())
-            .collect()
     }
 
-    fn variable(&self, wanted: &str) -> Option<&str> {
-        let found = self.environment.iter().find(|(name, _)| name == wanted);
-        found.map(|(_, value)| value.as_str())
+    fn variable(&self, name: &str) -> Option<&str> {
+        let variable = self.environment.iter().find(|(known, _)| known == name);
+        variable.map(|(_, value)| value.as_str())
     }
 }
 

@@ -42,12 +42,13 @@ pub(super) struct DenialWalk<'l> {
     /// The rules about the call.
     pub(super) call: Option<&'l dyn PathRules>,
     pub(super) denied: &'l mut DeniedPaths,
-    pub(super) left: usize,
+    /// The number of entries that may still be checked.
+    pub(super) entries_left: usize,
 }
 
 impl DenialWalk<'_> {
-    /// Checks the content of a folder that is `writable`.
-    pub(super) fn below(
+    /// Checks everything below a folder. `writable`: whether the command may write to the folder.
+    pub(super) fn check_folder(
         &mut self,
         folder: &Path,
         depth: usize,
@@ -63,13 +64,14 @@ impl DenialWalk<'_> {
             Err(error) => return Err(PlacesError::Unreadable(folder.to_owned(), error)),
         };
         for entry in entries.flatten() {
-            self.left = self.left.checked_sub(1).ok_or(PlacesError::TooMany)?;
+            self.entries_left = self.entries_left.checked_sub(1).ok_or(PlacesError::TooMany)?;
             let Ok(kind) = entry.file_type() else { continue };
             let path = entry.path();
             if self.denied.hidden.contains(&path) {
                 continue;
             }
-            if !self.at(&path, kind.is_dir(), writable)? || !kind.is_dir() {
+            let is_visible = self.check_path(&path, kind.is_dir(), writable)?;
+            if !is_visible || !kind.is_dir() {
                 continue;
             }
             if depth == MAX_DEPTH {
@@ -77,13 +79,13 @@ impl DenialWalk<'_> {
             }
             // A frozen folder is frozen with its content.
             let writable = writable && !self.denied.frozen.contains(&path);
-            self.below(&path, depth + 1, writable)?;
+            self.check_folder(&path, depth + 1, writable)?;
         }
         Ok(())
     }
 
     /// Checks a path and returns whether it is visible.
-    pub(super) fn at(
+    pub(super) fn check_path(
         &mut self,
         path: &Path,
         is_directory: bool,
@@ -101,7 +103,11 @@ impl DenialWalk<'_> {
 
     fn refuses(&self, path: &Path, is_directory: bool, access: Access) -> bool {
         let kind = if is_directory { Kind::Directory } else { Kind::Other };
-        self.rules.is_some_and(|rules| rules.decide(path, kind, access).is_err())
-            || self.call.is_some_and(|call| call.decide(path, access).is_err())
+        if let Some(rules) = self.rules
+            && rules.decide(path, kind, access).is_err()
+        {
+            return true;
+        }
+        self.call.is_some_and(|call| call.decide(path, access).is_err())
     }
 }

@@ -28,7 +28,7 @@ pub struct HelperBounds {
     pub output: usize,
 }
 
-/// Why there is no answer.
+/// The reason why a helper gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HelperError {
     /// The helper can't be started, or the communication failed.
@@ -55,7 +55,7 @@ pub enum HelperError {
 }
 
 impl HelperError {
-    /// Whether the same input would probably have the same result.
+    /// Checks whether the same input would probably have the same result.
     pub const fn is_of_input(&self) -> bool {
         matches!(self, Self::Input(_) | Self::Crashed(_) | Self::ProcessorTime)
     }
@@ -92,11 +92,7 @@ impl ConfineHelper {
         command.envs(std::env::var(NEWEST_LANDLOCK).map(|newest| (NEWEST_LANDLOCK, newest)));
         command.stdin(OwnedFd::from(stdin)).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn()?;
-        let sent = messages::send(&control, preparation, None).and_then(|()| match namespaces {
-            Some(namespaces) => namespaces.send(&control),
-            None => Ok(()),
-        });
-        if let Err(error) = sent {
+        if let Err(error) = send_preparation(&control, preparation, namespaces) {
             let _ = process.kill().and_then(|()| process.wait());
             return Err(error);
         }
@@ -104,14 +100,26 @@ impl ConfineHelper {
     }
 }
 
+fn send_preparation(
+    control: &UnixStream,
+    preparation: &Preparation,
+    namespaces: Option<&NetworkNamespaces>,
+) -> std::io::Result<()> {
+    messages::send(control, preparation, None)?;
+    if let Some(namespaces) = namespaces {
+        namespaces.send(control)?;
+    }
+    Ok(())
+}
+
 /// How long a helper may take for its next answer about a network.
 const NETWORK_TIME: Duration = Duration::from_secs(10);
 
-/// Starts a helper with a task about a network, and takes its answers. Blocks.
+/// Starts a helper with a task about a network, and has `receive` take its answers. Blocks.
 pub(super) fn ask_about_network<R>(
     program: &Path,
     task: &str,
-    take: impl FnOnce(&UnixStream) -> std::io::Result<R>,
+    receive: impl FnOnce(&UnixStream) -> std::io::Result<R>,
 ) -> std::io::Result<R> {
     let (control, stdin) = UnixStream::pair()?;
     control.set_read_timeout(Some(NETWORK_TIME))?;
@@ -119,13 +127,13 @@ pub(super) fn ask_about_network<R>(
     command.args([HELPER, task]).env_clear().current_dir("/");
     command.stdin(OwnedFd::from(stdin)).stdout(Stdio::null()).stderr(Stdio::null());
     let _process = command.spawn().map(ChildGuard)?;
-    // It holds the other end of the socket.
+    // The command holds the other end of the socket.
     drop(command);
-    take(&control)
+    receive(&control)
 }
 
-/// Runs `program` with `argument`, with `input` on its standard input and an empty environment, and
-/// returns its standard output. Blocks.
+/// Runs `program` with `arguments`, with `input` on its standard input and an empty environment,
+/// and returns its standard output. Blocks.
 ///
 /// # Errors
 ///
@@ -145,6 +153,7 @@ pub fn run_helper(
     else {
         return Err(HelperError::Failed("it has no pipes".into()));
     };
+
     let deadline = Instant::now() + bounds.time;
     std::thread::scope(|scope| {
         // A helper that doesn't read its input is ended at its deadline, and so is the thread that
@@ -159,6 +168,7 @@ pub fn run_helper(
             let _ = stderr.take(MAX_COMPLAINT).read_to_end(&mut text);
             String::from_utf8_lossy(&text).trim().to_owned()
         });
+
         let output = read_until(&mut stdout, bounds, deadline);
         if output.is_err() {
             child.end();
@@ -170,13 +180,15 @@ pub fn run_helper(
         if status.success() {
             return Ok(output);
         }
-        Err(failed(status, complaint))
+        Err(error_of(status, complaint))
     })
 }
 
-fn failed(status: ExitStatus, complaint: String) -> HelperError {
-    let complaint =
-        if complaint.is_empty() { format!("it ended with {status}") } else { complaint };
+/// Tells from its exit status why a helper failed. `complaint` is its standard error.
+fn error_of(status: ExitStatus, mut complaint: String) -> HelperError {
+    if complaint.is_empty() {
+        complaint = format!("it ended with {status}");
+    }
     match (status.code(), status.signal()) {
         (Some(INPUT_AT_FAULT), _) => HelperError::Input(complaint),
         (_, Some(libc::SIGXCPU)) => HelperError::ProcessorTime,
@@ -188,6 +200,7 @@ fn failed(status: ExitStatus, complaint: String) -> HelperError {
     }
 }
 
+/// Reads the standard output of a helper until its end, within the bounds.
 fn read_until(
     stdout: &mut std::process::ChildStdout,
     bounds: HelperBounds,
@@ -201,10 +214,9 @@ fn read_until(
             return Err(HelperError::Timeout(bounds.time));
         }
         let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
-        if poll(&mut [PollFd::new(&*stdout, PollFlags::IN)], Some(&timeout))
-            .map_err(std::io::Error::from)?
-            == 0
-        {
+        let mut descriptors = [PollFd::new(&*stdout, PollFlags::IN)];
+        let ready = poll(&mut descriptors, Some(&timeout)).map_err(std::io::Error::from)?;
+        if ready == 0 {
             continue;
         }
         match stdout.read(&mut buffer)? {

@@ -14,7 +14,7 @@ pub(super) const MAX_DENIED: usize = 10_000;
 /// Levels of directories.
 pub(super) const MAX_DEPTH: usize = 128;
 
-/// Why the places can't be determined. Nothing starts then.
+/// The reason why the places can't be determined. Nothing starts then.
 #[derive(Debug, thiserror::Error)]
 pub enum PlacesError {
     /// More entries than are checked.

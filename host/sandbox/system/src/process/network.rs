@@ -33,16 +33,16 @@ impl SharedNetwork {
     pub(super) fn make(helper: &Path) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         helper::ask_about_network(helper, NETWORK, |control| {
-            let users = answer(control)?;
-            let network = answer(control)?;
+            let users = receive_descriptor(control)?;
+            let network = receive_descriptor(control)?;
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let namespaces = NetworkNamespaces { users, network };
             Ok(Self { number, helper: helper.to_owned(), namespaces })
         })
     }
 
-    /// Its loopback, for one connection: of version 4, and of version 6 if there is one. Blocks for
-    /// a few milliseconds.
+    /// Opens its loopback for one connection: of version 4, and of version 6 if there is one.
+    /// Blocks for a few milliseconds.
     ///
     /// # Errors
     ///
@@ -50,11 +50,13 @@ impl SharedNetwork {
     pub fn loopback(&self) -> io::Result<(LoopbackSide, Option<LoopbackSide>)> {
         helper::ask_about_network(&self.helper, SOCKETS, |control| {
             self.namespaces.send(control)?;
-            Ok((receive_side(control)?, receive_side(control).ok()))
+            let version_4 = receive_side(control)?;
+            let version_6 = receive_side(control).ok();
+            Ok((version_4, version_6))
         })
     }
 
-    /// The namespaces that a helper enters.
+    /// Returns the namespaces that a helper enters.
     pub(super) fn namespaces(&self) -> &NetworkNamespaces {
         &self.namespaces
     }
@@ -70,10 +72,11 @@ pub struct LoopbackSide {
 }
 
 fn receive_side(control: &UnixStream) -> io::Result<LoopbackSide> {
-    Ok(LoopbackSide { socket: answer(control)?, list: answer(control)? })
+    Ok(LoopbackSide { socket: receive_descriptor(control)?, list: receive_descriptor(control)? })
 }
 
-fn answer(control: &UnixStream) -> io::Result<OwnedFd> {
+/// Receives a descriptor that a helper has opened.
+fn receive_descriptor(control: &UnixStream) -> io::Result<OwnedFd> {
     match messages::receive(control)? {
         (NetworkAnswer::Opened, Some(descriptor)) => Ok(descriptor),
         (NetworkAnswer::Opened, None) => Err(io::Error::other("the helper sent no descriptor")),

@@ -15,7 +15,7 @@ pub(super) struct NetworkNamespaces {
 }
 
 impl NetworkNamespaces {
-    /// Sends them to a helper that enters them.
+    /// Sends the namespaces to a helper that enters them.
     pub(super) fn send(&self, control: &UnixStream) -> io::Result<()> {
         messages::send(control, &(), Some(self.users.as_fd()))?;
         messages::send(control, &(), Some(self.network.as_fd()))

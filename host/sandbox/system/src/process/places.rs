@@ -67,8 +67,8 @@ pub struct Places {
     pub limits: Limits,
     /// Their home: an empty private directory, except for the parts that are granted.
     pub home: Option<PathBuf>,
-    /// The program that confines itself: one whose `main` begins with the helper hook. `None`:
-    /// nothing starts.
+    /// The program that confines itself: one whose `main` begins with the helper hook. If it is
+    /// `None`, nothing starts.
     pub helper: Option<PathBuf>,
     /// State from earlier commands.
     pub known: RememberedPlaces,
@@ -86,7 +86,7 @@ pub struct RememberedPlaces {
 }
 
 impl Places {
-    /// The sandbox of a command. Reads the directories, so it may block.
+    /// Decides on the sandbox of a command. Reads the directories, so it may block.
     ///
     /// # Errors
     ///
@@ -106,19 +106,20 @@ impl Places {
         }
         let (denied, held) = self.denied(command, namespaces, &mut trees, &mounts)?;
         let state = tree_state(&trees, &denied);
-        let network =
-            if namespaces && !command.network { command.shared_network.clone() } else { None };
+        let has_own_network = namespaces && !command.network;
+        let network = if has_own_network { command.shared_network.clone() } else { None };
+        let recorded = match &command.changes {
+            None => Recorded::No,
+            Some(changes) if changes.is_required() => Recorded::Required,
+            Some(_) => Recorded::IfPossible,
+        };
         let preparation = Preparation {
             parent: rustix::process::getpid().as_raw_nonzero().get(),
             sandbox: self.sandbox,
             namespaces,
             network: command.network,
             shared_network: network.as_ref().map(|network| network.number),
-            recorded: match &command.changes {
-                None => Recorded::No,
-                Some(changes) if changes.is_required() => Recorded::Required,
-                Some(_) => Recorded::IfPossible,
-            },
+            recorded,
             trees,
             home: self.home.as_deref().map(text),
             limits: self.limits,
@@ -126,7 +127,7 @@ impl Places {
         Ok(CommandSandbox { preparation, mounts, network, state, held })
     }
 
-    /// The trees that a command may need, by their paths: an outer one comes before an inner one.
+    /// Returns the trees that a command may need, by their paths.
     fn wanted_trees(&self, command: &Command) -> BTreeMap<String, TreeAccess> {
         let system = SYSTEM.iter().map(|path| ((*path).to_owned(), TreeAccess::Read));
         let programs = command.path_folders().into_iter().map(|path| (path, TreeAccess::Read));
@@ -140,7 +141,7 @@ impl Places {
         system.chain(programs).chain(also).chain(grants).collect()
     }
 
-    /// The trees that are mounted, the outer before the inner.
+    /// Returns the trees that are mounted, the outer before the inner.
     fn trees(&self, mut wanted: BTreeMap<String, TreeAccess>, mounts: &Mounts) -> Vec<Tree> {
         // Other processes, and this one's memory. Commands have a procfs of their own.
         wanted.retain(|path, _| !mounts.mount_of(Path::new(path)).is_some_and(Mount::is_proc));
@@ -155,15 +156,15 @@ impl Places {
                 needed.push(tree);
             }
         }
-        needed.retain_mut(|tree| self.bound_in_own_folders(tree));
+        needed.retain_mut(|tree| self.limit_in_own_folders(tree));
         needed
     }
 
-    /// Takes write access from a tree in one of Toolhold's own folders, since it is a part of that.
-    /// Returns whether it stays: not in a secret folder.
-    fn bound_in_own_folders(&self, tree: &mut Tree) -> bool {
-        // The host itself gives it.
-        if self.also.iter().any(|given| given.path == tree.path) {
+    /// Takes write access from a tree inside one of Toolhold's own folders, since the tree is a
+    /// part of that folder. Returns false if the folder is secret: then the tree isn't mounted.
+    fn limit_in_own_folders(&self, tree: &mut Tree) -> bool {
+        let is_given_by_host = self.also.iter().any(|given| given.path == tree.path);
+        if is_given_by_host {
             return true;
         }
         let path = Path::new(&tree.path);
@@ -173,11 +174,11 @@ impl Places {
         if !around.is_empty() {
             tree.access = TreeAccess::Read;
         }
-        !around.iter().any(|own| own.secret)
+        around.iter().all(|own| !own.secret)
     }
 
-    /// The paths that a command may not see or change, and what keeps missing ones free. Takes from
-    /// the trees what the rules about the call deny as a whole.
+    /// Returns the paths that a command may not see or change, and the directories that keep
+    /// missing ones free. Takes from the trees what the rules about the call deny as a whole.
     fn denied(
         &self,
         command: &Command,
@@ -191,23 +192,25 @@ impl Places {
             ..DeniedPaths::default()
         };
         if let Some(call) = call {
-            call_rules::bound(call, trees, |path| self.is_granted(path), &mut denied);
+            call_rules::limit_trees(call, trees, |path| self.is_granted(path), &mut denied);
         }
-        let held = self.own(trees, namespaces, &mut denied)?;
-        let kernels = kernel_mounts(trees, mounts);
+        let held = self.protect_own(trees, namespaces, &mut denied)?;
+        let kernels = find_kernel_mounts(trees, mounts);
         denied.hidden.extend(kernels.iter().cloned());
         denied.hidden.extend(system_settings(namespaces));
-        // Recognised by their names: they may not exist, or be outside of the trees. Those below
-        // the trees are found later.
+        // Paths so far are recognised by their names: they may not exist, or be outside of the
+        // trees. Paths below the trees are found later.
         retain_existing(&mut denied, trees);
+
         // Without a view of their own, commands can't create such a socket.
         let pipes =
             if namespaces { self.deny_sockets(&mut denied, kernels, mounts)? } else { Vec::new() };
         self.deny_by_rules(&mut denied, call)?;
         if let Some(call) = call {
-            call_rules::look(call, trees, |path| self.is_granted(path), &mut denied)?;
+            call_rules::search(call, trees, |path| self.is_granted(path), &mut denied)?;
         }
         hide_pipes(pipes, trees, &mut denied)?;
+
         remove_covered(&mut denied);
         if denied.hidden.len() + denied.frozen.len() > MAX_DENIED {
             return Err(PlacesError::TooManyDenied);
@@ -227,8 +230,8 @@ impl Places {
         kernels: BTreeSet<PathBuf>,
         mounts: &Arc<Mounts>,
     ) -> Result<Vec<PathBuf>, PlacesError> {
-        let passed = denied.hidden.iter().chain(&self.sockets).cloned().chain(kernels);
-        let scope = Scope { passed: passed.collect(), roots: self.outer_grants() };
+        let passed = denied.hidden.iter().chain(&self.sockets).cloned().chain(kernels).collect();
+        let scope = Scope { passed, roots: self.outer_grants() };
         let scan = self.known.sockets.search(scope, mounts)?;
         for path in scan.own_names {
             denied.freeze(path)?;
@@ -239,17 +242,19 @@ impl Places {
         Ok(scan.pipes)
     }
 
-    /// The granted directories that aren't inside of another one, and what has their paths.
+    /// Returns the granted directories that aren't inside of another one, and the objects of their
+    /// paths.
     fn outer_grants(&self) -> Vec<(PathBuf, Option<Identity>)> {
         let grants = self.grants.rules().grants();
-        grants
-            .iter()
-            .map(|grant| &grant.path)
-            .filter(|path| {
-                !grants.iter().any(|around| **path != around.path && path.starts_with(&around.path))
-            })
-            .map(|path| (path.clone(), identity(path)))
-            .collect()
+        let mut outer = Vec::new();
+        for path in grants.iter().map(|grant| &grant.path) {
+            let is_inner =
+                grants.iter().any(|around| *path != around.path && path.starts_with(&around.path));
+            if !is_inner {
+                outer.push((path.clone(), identity(path)));
+            }
+        }
+        outer
     }
 
     /// Denies the paths that the globs and the rules about the call deny in the granted
@@ -264,15 +269,19 @@ impl Places {
             return Ok(());
         }
         for grant in rules.grants() {
-            let mut look =
-                DenialWalk { rules: Some(rules), call, denied: &mut *denied, left: MAX_LOOKED_AT };
-            look.below(&grant.path, 0, grant.access == Access::Write)?;
+            let mut walk = DenialWalk {
+                rules: Some(rules),
+                call,
+                denied: &mut *denied,
+                entries_left: MAX_LOOKED_AT,
+            };
+            walk.check_folder(&grant.path, 0, grant.access == Access::Write)?;
         }
         Ok(())
     }
 
-    /// The network of a session's commands, which is made if it is missing. `None`: this machine
-    /// can't make a network, and the sandbox may lack it. Blocks.
+    /// Returns the network of a session's commands, and makes it if it is missing. Returns `None`
+    /// if this machine can't make a network and the sandbox may lack it. Blocks.
     ///
     /// # Errors
     ///
@@ -292,135 +301,160 @@ impl Places {
         }
     }
 
-    /// Whether namespaces are still tried.
+    /// Checks whether namespaces are still tried.
     pub(crate) fn tries_namespaces(&self) -> bool {
         self.sandbox != Sandbox::Off && !self.known.without_namespaces.load(Ordering::Relaxed)
     }
 
-    /// Toolhold's own files below the trees, whatever the globs say, and what git would run.
-    /// Returns what keeps missing ones free.
-    fn own(
+    /// Protects Toolhold's own files below the trees, whatever the globs say, and the files that
+    /// git would run. `view`: whether the command has a view of its own. Returns the directories
+    /// that keep missing paths free.
+    fn protect_own(
         &self,
         trees: &[Tree],
         view: bool,
         denied: &mut DeniedPaths,
     ) -> Result<Vec<PinnedDirectory>, PlacesError> {
-        let mut held = Vec::new();
-        let aliases = self.grants.aliases();
-        let all = self.grants.rules().own();
-        let own = all.iter().filter(|own| own.path != Path::new("/proc"));
-        for own in own.chain(aliases.iter()) {
-            let around = trees.iter().filter(|tree| own.path.starts_with(&tree.path));
-            let access = around.map(|tree| tree.access == TreeAccess::Write).max();
-            // A link in the place of the folder that it leaves would lead elsewhere.
-            if own.path.ends_with("..") {
-                if access == Some(true)
-                    && let Some(folder) = own.path.parent()
-                {
-                    held.extend(PinnedDirectory::keep_free(folder)?);
-                }
-                denied.left.insert(own.path.clone());
-                continue;
-            }
-            let Some(writable) = access else { continue };
-            // A missing folder or file could be made, with a configuration in it that applies from
-            // then on. A path inside another one is kept with that one.
-            if writable
-                && !all
-                    .iter()
-                    .any(|outer| outer.path != own.path && own.path.starts_with(&outer.path))
-            {
-                held.extend(PinnedDirectory::keep_free(&own.path)?);
-            }
-            let add = if own.secret { DeniedPaths::hide } else { DeniedPaths::freeze };
-            add(denied, own.path.clone())?;
-        }
+        let mut held = self.protect_own_folders(trees, denied)?;
         let roots: Vec<&Path> =
             self.grants.roots().iter().map(|root| root.path.as_path()).collect();
         let writable = if view { trees } else { &[] };
         for root in &roots {
             // A new file of this name only narrows, and the answer tells of it. Every program that
             // lists the directory would see something in its place.
-            denied
-                .frozen
-                .extend(OWN_NAMES.iter().map(|name| root.join(name)).filter(|path| path.exists()));
+            let own_files = OWN_NAMES.iter().map(|name| root.join(name));
+            denied.frozen.extend(own_files.filter(|path| path.exists()));
+
             let repository = Repository::find(root);
-            denied.left.extend(repository.left.iter().map(|folder| folder.join("..")));
-            // The command could create a missing folder, where something leads to it.
-            for folder in repository.left.iter().filter(|path| is_writable(writable, path)) {
-                held.extend(PinnedDirectory::keep_free(folder)?);
-            }
-            let folder = &*repository.folder;
-            let is_named = !repository.names.is_empty();
-            let kept = if is_named && is_writable(writable, folder) {
-                PinnedDirectory::keep_free(folder)?
-            } else {
-                None
-            };
-            if let Some(kept) = kept {
-                denied.frozen.insert(folder.to_owned());
-                held.push(kept);
-            } else {
-                if let Some(hooks) = repository.part("hooks")
-                    && is_writable(writable, hooks)
-                {
-                    held.extend(PinnedDirectory::keep_free(hooks)?);
-                }
-                let is_one = is_named || folder.join("HEAD").symlink_metadata().is_ok();
-                if let Some(config) = repository.part("config")
-                    && is_writable(writable, config)
-                    && is_one
-                    && config.symlink_metadata().is_err()
-                {
-                    toolhold_data_dir::keep_empty(config)?;
-                }
-                if is_writable(writable, folder) {
-                    for hooks in repository.inner_hooks() {
-                        held.extend(PinnedDirectory::keep_free(&hooks)?);
-                    }
-                    denied.frozen.extend(repository.inner_parts());
-                }
-            }
+            protect_repository(&repository, writable, denied, &mut held)?;
             denied.frozen.extend(repository.names.iter().cloned());
             for path in repository.later.iter().filter(|path| path.exists()) {
                 let mut others = roots.iter().filter(|other| *other != root);
-                let by_itself =
-                    others.any(|other| other.starts_with(folder) && path.starts_with(other));
-                if !by_itself {
+                let is_in_other_grant = others
+                    .any(|other| other.starts_with(&repository.folder) && path.starts_with(other));
+                if !is_in_other_grant {
                     denied.frozen.insert(path.clone());
                 }
             }
         }
         Ok(held)
     }
+
+    /// Hides Toolhold's own secret folders below the trees and freezes the other ones, under all
+    /// their names. Returns the directories that keep missing ones free.
+    fn protect_own_folders(
+        &self,
+        trees: &[Tree],
+        denied: &mut DeniedPaths,
+    ) -> Result<Vec<PinnedDirectory>, PlacesError> {
+        let mut held = Vec::new();
+        let aliases = self.grants.aliases();
+        let all = self.grants.rules().own();
+        let named = all.iter().filter(|own| own.path != Path::new("/proc"));
+        for own in named.chain(aliases.iter()) {
+            let around = trees.iter().filter(|tree| own.path.starts_with(&tree.path));
+            let access = around.map(|tree| tree.access).max();
+            let is_writable = access == Some(TreeAccess::Write);
+            // A link in the place of the folder that it leaves would lead elsewhere.
+            if own.path.ends_with("..") {
+                if is_writable && let Some(folder) = own.path.parent() {
+                    held.extend(PinnedDirectory::keep_free(folder)?);
+                }
+                denied.left.insert(own.path.clone());
+                continue;
+            }
+            if access.is_none() {
+                continue;
+            }
+            // A missing folder or file could be made, with a configuration in it that applies from
+            // then on. A path inside another one is kept with that one.
+            let is_inner =
+                all.iter().any(|outer| outer.path != own.path && own.path.starts_with(&outer.path));
+            if is_writable && !is_inner {
+                held.extend(PinnedDirectory::keep_free(&own.path)?);
+            }
+            if own.secret {
+                denied.hide(own.path.clone())?;
+            } else {
+                denied.freeze(own.path.clone())?;
+            }
+        }
+        Ok(held)
+    }
 }
 
-/// Whether the innermost tree around a path is writable.
+/// Freezes the parts of a git repository that decide what git runs, and keeps the missing ones
+/// free.
+fn protect_repository(
+    repository: &Repository,
+    writable: &[Tree],
+    denied: &mut DeniedPaths,
+    held: &mut Vec<PinnedDirectory>,
+) -> Result<(), PlacesError> {
+    denied.left.extend(repository.left.iter().map(|folder| folder.join("..")));
+    // The command could create a missing folder, where something leads to it.
+    for folder in repository.left.iter().filter(|path| is_writable(writable, path)) {
+        held.extend(PinnedDirectory::keep_free(folder)?);
+    }
+
+    let folder = &*repository.folder;
+    let is_named = !repository.names.is_empty();
+    let is_folder_writable = is_writable(writable, folder);
+    if is_named
+        && is_folder_writable
+        && let Some(pinned) = PinnedDirectory::keep_free(folder)?
+    {
+        denied.frozen.insert(folder.to_owned());
+        held.push(pinned);
+        return Ok(());
+    }
+
+    if let Some(hooks) = repository.part("hooks")
+        && is_writable(writable, hooks)
+    {
+        held.extend(PinnedDirectory::keep_free(hooks)?);
+    }
+    let is_repository = is_named || folder.join("HEAD").symlink_metadata().is_ok();
+    if let Some(config) = repository.part("config")
+        && is_repository
+        && is_writable(writable, config)
+        && config.symlink_metadata().is_err()
+    {
+        toolhold_data_dir::keep_empty(config)?;
+    }
+    if is_folder_writable {
+        for hooks in repository.inner_hooks() {
+            held.extend(PinnedDirectory::keep_free(&hooks)?);
+        }
+        denied.frozen.extend(repository.inner_parts());
+    }
+    Ok(())
+}
+
+/// Checks whether the innermost tree around a path is writable.
 fn is_writable(trees: &[Tree], path: &Path) -> bool {
-    trees
-        .iter()
-        .rfind(|tree| path.starts_with(&tree.path))
-        .is_some_and(|tree| tree.access == TreeAccess::Write)
+    let innermost = trees.iter().rfind(|tree| path.starts_with(&tree.path));
+    innermost.is_some_and(|tree| tree.access == TreeAccess::Write)
 }
 
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// The kernel's file systems that are mounted inside of the trees.
-fn kernel_mounts(trees: &[Tree], mounts: &Mounts) -> BTreeSet<PathBuf> {
-    trees
-        .iter()
-        .flat_map(|tree| {
-            let path = Path::new(&tree.path);
-            mounts.below(path).filter(move |mount| mount.is_kernels() && mount.point != path)
-        })
-        .map(|mount| mount.point.clone())
-        .collect()
+/// Finds the kernel's file systems that are mounted inside of the trees.
+fn find_kernel_mounts(trees: &[Tree], mounts: &Mounts) -> BTreeSet<PathBuf> {
+    let mut points = BTreeSet::new();
+    for tree in trees {
+        let path = Path::new(&tree.path);
+        let inside = mounts.below(path).filter(|mount| mount.point != path);
+        let kernels = inside.filter(|mount| mount.is_kernels());
+        points.extend(kernels.map(|mount| mount.point.clone()));
+    }
+    points
 }
 
-/// Settings of the system that commands may not see: root's private ones, and those that ssh
-/// refuses.
+/// Returns the settings of the system that commands may not see: root's private ones, and the
+/// ones that ssh refuses.
 fn system_settings(namespaces: bool) -> Vec<PathBuf> {
     if rustix::process::geteuid().is_root() {
         private_settings()
@@ -451,9 +485,9 @@ fn hide_pipes(
 ) -> Result<(), PlacesError> {
     for pipe in pipes {
         let tree = trees.iter().rfind(|tree| pipe.starts_with(&tree.path));
-        if tree.is_some_and(|tree| tree.access == TreeAccess::Read)
-            || pipe.ancestors().any(|above| denied.frozen.contains(above))
-        {
+        let is_read_only = tree.is_some_and(|tree| tree.access == TreeAccess::Read);
+        let is_frozen = pipe.ancestors().any(|above| denied.frozen.contains(above));
+        if is_read_only || is_frozen {
             denied.hide(pipe)?;
         }
     }
@@ -471,7 +505,7 @@ fn is_covered(covers: &BTreeSet<PathBuf>, path: &Path) -> bool {
     path.ancestors().skip(1).any(|above| covers.contains(above))
 }
 
-/// The state of the trees that has to be the same when the command starts.
+/// Returns the state of the trees that has to be the same when the command starts.
 fn tree_state(trees: &[Tree], denied: &DeniedPaths) -> TreeState {
     let DeniedPaths { hidden, frozen, left } = denied;
     TreeState {
@@ -482,37 +516,41 @@ fn tree_state(trees: &[Tree], denied: &DeniedPaths) -> TreeState {
     }
 }
 
-/// The object of a real path now, without following a link.
+/// Returns the current object of a real path, without following a link.
 pub(super) fn identity(path: &Path) -> Option<Identity> {
-    open_itself(path.to_str()?).ok().flatten().map(|(_, _, identity)| identity)
+    let (_, _, identity) = open_itself(path.to_str()?).ok()??;
+    Some(identity)
 }
 
-/// The directories between a writable tree and denied paths in it, the outer before the inner.
+/// Returns the directories between a writable tree and denied paths in it, the outer before the
+/// inner.
 fn pinned(trees: &[Tree], denied: impl Iterator<Item = PathBuf>) -> Vec<String> {
-    let mut found = BTreeSet::new();
     // Also a tree that is granted read-only: in another place it would be writable with its
     // surroundings.
     let read_only = trees
         .iter()
         .filter(|tree| tree.access == TreeAccess::Read)
         .map(|tree| PathBuf::from(&tree.path));
+    // With their depths, which give the order.
+    let mut folders = BTreeSet::new();
     for path in denied.chain(read_only) {
         let around = trees
             .iter()
             .rfind(|tree| path != Path::new(&tree.path) && path.starts_with(&tree.path));
-        let Some(around) = around.filter(|around| around.access == TreeAccess::Write) else {
+        let Some(around) = around else { continue };
+        if around.access != TreeAccess::Write {
             continue;
-        };
-        let above = path.ancestors().skip(1).take_while(|above| *above != Path::new(&around.path));
-        found.extend(
-            above.map(|above| (above.components().count(), above.to_string_lossy().into_owned())),
-        );
+        }
+        let top = Path::new(&around.path);
+        for folder in path.ancestors().skip(1).take_while(|above| *above != top) {
+            folders.insert((folder.components().count(), text(folder)));
+        }
     }
-    found.into_iter().map(|(_, path)| path).collect()
+    folders.into_iter().map(|(_, folder)| folder).collect()
 }
 
-/// The files of `/etc` that aren't public. A user other than root can't read them anyway; root can
-/// read root's own.
+/// Returns the files of `/etc` that aren't public. A user other than root can't read them anyway;
+/// root can read root's own.
 fn private_settings() -> Vec<PathBuf> {
     static KNOWN: Mutex<Option<(Instant, Vec<PathBuf>)>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -527,19 +565,22 @@ fn private_settings() -> Vec<PathBuf> {
     }
 }
 
-fn private_below(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+fn private_below(folder: &Path, depth: usize, private: &mut Vec<PathBuf>) {
     use std::os::unix::fs::PermissionsExt;
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         // The target of a link is checked in its own place.
         let Ok(metadata) = entry.metadata() else { continue };
-        let everybody = metadata.permissions().mode() & 0o005;
-        if metadata.is_dir() && everybody == 0o005 {
-            if depth < MAX_DEPTH {
-                private_below(&entry.path(), depth + 1, found);
+        let mode = metadata.permissions().mode();
+        if metadata.is_dir() {
+            let everybody_enters = mode & 0o005 == 0o005;
+            if !everybody_enters {
+                private.push(entry.path());
+            } else if depth < MAX_DEPTH {
+                private_below(&entry.path(), depth + 1, private);
             }
-        } else if metadata.is_dir() || metadata.is_file() && everybody & 0o004 == 0 {
-            found.push(entry.path());
+        } else if metadata.is_file() && mode & 0o004 == 0 {
+            private.push(entry.path());
         }
     }
 }

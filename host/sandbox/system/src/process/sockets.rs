@@ -68,42 +68,45 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    fn passes(&self, path: &Path) -> bool {
+    fn leaves_out(&self, path: &Path) -> bool {
         path.ancestors().any(|above| self.passed.contains(above))
     }
 }
 
 impl RememberedScan {
-    /// Searches everything below the roots. It follows no link and enters nothing that is passed.
+    /// Searches everything below the roots, except for the paths that the scope leaves out. Links
+    /// aren't followed.
     pub(super) fn search(
         &self,
         scope: Scope,
         mounts: &Arc<Mounts>,
     ) -> Result<SocketScan, PlacesError> {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = remembered.take();
-        let is_watchable = known.as_ref().is_none_or(|walk| walk.watches.is_some());
-        if let Some(mut walk) = known
+        let last_walk = remembered.take();
+        // If the last search couldn't watch everything, this one doesn't try.
+        let is_watchable = last_walk.as_ref().is_none_or(|walk| walk.watches.is_some());
+        if let Some(mut walk) = last_walk
             && walk.scope == scope
             && Arc::ptr_eq(&walk.mounts, mounts)
-            && let Some(scan) = walk.again()
+            && let Some(scan) = walk.update()
         {
             *remembered = Some(walk);
             return Ok(scan);
         }
+
         let watches = if is_watchable { Watches::new() } else { None };
         let mut walk = Walk {
             scope,
             mounts: Arc::clone(mounts),
             found: SocketScan::default(),
             watches,
-            left: MAX_LOOKED_AT,
+            entries_left: MAX_LOOKED_AT,
             buffer: Vec::with_capacity(BUFFER),
         };
         for (root, identity) in walk.scope.roots.clone() {
-            walk.below(&root, identity.as_ref())?;
+            walk.check_root(&root, identity.as_ref())?;
         }
-        walk.forget_if_unsure();
+        walk.stop_watching_if_unsure();
         let scan = walk.result();
         *remembered = Some(Box::new(walk));
         Ok(scan)
@@ -126,16 +129,18 @@ impl Watches {
     /// Watches an open directory. Returns whether the kernel tells of all its changes.
     fn add(&mut self, folder: &OwnedFd, path: &Path) -> bool {
         let is_local = rustix::fs::fstatfs(folder).is_ok_and(|fs| LOCAL.contains(&fs.f_type));
-        let what = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE;
+        let events = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE;
         let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
-        let Ok(watch) = inotify::add_watch(&self.queue, link, what) else { return false };
+        let Ok(watch) = inotify::add_watch(&self.queue, link, events) else { return false };
         // One directory in two places, by a mount, has one watch.
-        let before = self.folders.insert(watch, path.to_owned());
+        let other_path = self.folders.insert(watch, path.to_owned());
+        let has_one_path = other_path.is_none_or(|other| other == path);
         let fits = self.folders.len() <= MAX_WATCHED && path.as_os_str().len() <= MAX_LENGTH;
-        is_local && fits && before.is_none_or(|before| before == path)
+        is_local && fits && has_one_path
     }
 
-    /// The names that have come or gone. `None`: not all of them are known.
+    /// Returns the paths whose names have come or gone. Returns `None` if not all of them are
+    /// known.
     fn changed(&mut self) -> Option<BTreeSet<PathBuf>> {
         let mut changed = BTreeSet::new();
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
@@ -147,19 +152,17 @@ impl Watches {
                 Err(Errno::INTR) => continue,
                 Err(_) => return None,
             };
-            let what = event.events();
-            if what.contains(ReadFlags::IGNORED) {
-                // It is gone; its parent tells of its name.
+            let flags = event.events();
+            if flags.contains(ReadFlags::IGNORED) {
+                // The directory is gone; its parent tells of its name.
                 self.folders.remove(&event.wd());
                 continue;
             }
-            // Everything below a directory that was moved has other paths now.
-            let moved = ReadFlags::MOVED_FROM | ReadFlags::MOVED_TO;
             let lost = ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT;
-            if what.intersects(lost)
-                || what.contains(ReadFlags::ISDIR) && what.intersects(moved)
-                || changed.len() == MAX_NAMES
-            {
+            let moved = ReadFlags::MOVED_FROM | ReadFlags::MOVED_TO;
+            // Everything below a directory that was moved has other paths now.
+            let is_moved_directory = flags.contains(ReadFlags::ISDIR) && flags.intersects(moved);
+            if flags.intersects(lost) || is_moved_directory || changed.len() == MAX_NAMES {
                 return None;
             }
             let folder = self.folders.get(&event.wd())?;
@@ -178,44 +181,44 @@ struct Walk {
     found: SocketScan,
     /// `None`: the kernel doesn't tell of all changes, or there is too much to watch.
     watches: Option<Watches>,
-    left: usize,
+    /// The number of entries that may still be checked.
+    entries_left: usize,
     buffer: Vec<u8>,
 }
 
 impl Walk {
+    /// Returns what was found, without the sockets that have no listener.
     fn result(&self) -> SocketScan {
-        let sockets =
-            self.found.sockets.iter().filter(|path| has_listener(path)).cloned().collect();
-        SocketScan { sockets, ..self.found.clone() }
+        let mut scan = self.found.clone();
+        scan.sockets.retain(|path| has_listener(path));
+        scan
     }
 
-    fn forget_if_unsure(&mut self) {
+    /// Ends the watching, so that the next search looks at everything, if there is too much to
+    /// remember or a directory can't be read.
+    fn stop_watching_if_unsure(&mut self) {
         let SocketScan { sockets, pipes, unreadable, own_names } = &self.found;
+        let is_too_much = sockets.len() + pipes.len() + own_names.len() > MAX_NAMES;
         // Perhaps the directory of a socket can't be read any more, and has to be found.
-        if sockets.len() + pipes.len() + own_names.len() > MAX_NAMES
-            || !unreadable.is_empty()
-            || sockets.iter().any(|path| {
-                rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).err()
-                    == Some(Errno::ACCESS)
-            })
+        if is_too_much || !unreadable.is_empty() || sockets.iter().any(|path| is_out_of_reach(path))
         {
             self.watches = None;
         }
     }
 
-    /// Looks at the names whose changes the kernel reports. `None`: everything has to be looked
-    /// through.
-    fn again(&mut self) -> Option<SocketScan> {
+    /// Looks at the names whose changes the kernel reports. Returns `None` if everything has to be
+    /// looked through.
+    fn update(&mut self) -> Option<SocketScan> {
         for path in self.watches.as_mut()?.changed()? {
-            self.name(path).ok()?;
+            self.check_name(path).ok()?;
         }
-        self.forget_if_unsure();
-        self.watches.is_some().then(|| self.result())
+        self.stop_watching_if_unsure();
+        if self.watches.is_some() { Some(self.result()) } else { None }
     }
 
     /// Checks everything below `root`.
-    fn below(&mut self, root: &Path, identity: Option<&Identity>) -> Result<(), PlacesError> {
-        if self.scope.passes(root) {
+    fn check_root(&mut self, root: &Path, identity: Option<&Identity>) -> Result<(), PlacesError> {
+        if self.scope.leaves_out(root) {
             return Ok(());
         }
         match rustix::fs::openat(CWD, root, DIRECTORY, Mode::empty()) {
@@ -223,10 +226,10 @@ impl Walk {
                 let stat = rustix::fs::fstat(&folder).map_err(unreadable(root))?;
                 let now = Identity::Object { device: stat.st_dev, inode: stat.st_ino };
                 if identity != Some(&now) {
-                    // Exchanged just now: this isn't what is compared the next time.
+                    // Exchanged just now: the next search compares with another object.
                     self.watches = None;
                 }
-                self.folder(&folder, &mut root.to_owned(), 0)
+                self.check_folder(&folder, &mut root.to_owned(), 0)
             }
             Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(unreadable(root)(errno)),
@@ -234,19 +237,17 @@ impl Walk {
     }
 
     /// Checks a path whose name has come or gone.
-    fn name(&mut self, mut path: PathBuf) -> Result<(), PlacesError> {
+    fn check_name(&mut self, mut path: PathBuf) -> Result<(), PlacesError> {
         let SocketScan { sockets, pipes, own_names, .. } = &mut self.found;
         for known in [sockets, pipes, own_names] {
             known.retain(|known| !known.starts_with(&path));
         }
-        let name = path.file_name().and_then(|name| CString::new(name.as_bytes()).ok());
-        let (Some(folder), Some(name)) = (path.parent(), name) else { return Ok(()) };
-        let depth = self
-            .scope
-            .roots
-            .iter()
-            .find_map(|(root, _)| folder.strip_prefix(root).ok())
-            .map_or(0, |rest| rest.components().count());
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+        let Ok(name) = CString::new(name.as_bytes()) else { return Ok(()) };
+        let mut roots = self.scope.roots.iter();
+        let below_root = roots.find_map(|(root, _)| folder.strip_prefix(root).ok());
+        let depth = below_root.map_or(0, |below| below.components().count());
+
         let folder = match openat2(CWD, folder, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS)
         {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
@@ -256,22 +257,22 @@ impl Walk {
             Err(Errno::NOENT) => return Ok(()),
             stat => FileType::from_raw_mode(stat.map_err(unreadable(&path))?.st_mode),
         };
-        self.left = self.left.checked_sub(1).ok_or(PlacesError::TooMany)?;
+        self.entries_left = self.entries_left.checked_sub(1).ok_or(PlacesError::TooMany)?;
         if kind == FileType::Directory {
             return self.enter(&folder, &name, &mut path, depth);
         }
         path.pop();
-        self.file(kind, &path, &name);
+        self.remember_file(kind, &path, &name);
         Ok(())
     }
 
     /// Remembers a file if it is a socket or a pipe, or has one of Toolhold's own names.
-    fn file(&mut self, kind: FileType, folder: &Path, name: &CStr) {
+    fn remember_file(&mut self, kind: FileType, folder: &Path, name: &CStr) {
         let name = OsStr::from_bytes(name.to_bytes());
         match kind {
             FileType::Socket => {
                 let path = folder.join(name);
-                if !self.scope.passes(&path) {
+                if !self.scope.leaves_out(&path) {
                     self.found.sockets.push(path);
                 }
             }
@@ -283,21 +284,23 @@ impl Walk {
         }
     }
 
-    fn folder(
+    /// Checks everything below an open directory. `path` is its path, and the same again when this
+    /// returns.
+    fn check_folder(
         &mut self,
         folder: &OwnedFd,
         path: &mut PathBuf,
         depth: usize,
     ) -> Result<(), PlacesError> {
-        // Before it is read, so that nothing is missed.
+        // The watch starts before the directory is read, so that nothing is missed.
         if self.watches.as_mut().is_some_and(|watches| !watches.add(folder, path)) {
             self.watches = None;
         }
+
         let mut folders = Vec::new();
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
-        let scratch: &mut [MaybeUninit<u8>] = buffer.spare_capacity_mut();
-        let mut entries = RawDir::new(folder, scratch);
+        let mut entries = RawDir::new(folder, buffer.spare_capacity_mut());
         while let Some(entry) = entries.next() {
             let entry = match entry {
                 Ok(entry) => entry,
@@ -311,19 +314,22 @@ impl Walk {
             if name == c"." || name == c".." {
                 continue;
             }
-            self.left = self.left.checked_sub(1).ok_or(PlacesError::TooMany)?;
-            let kind = match entry.file_type() {
-                // Some file systems don't say.
-                FileType::Unknown => rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
-                    .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
-                kind => kind,
-            };
-            match kind {
-                FileType::Directory => folders.push(CString::from(name)),
-                kind => self.file(kind, path, name),
+            self.entries_left = self.entries_left.checked_sub(1).ok_or(PlacesError::TooMany)?;
+            let mut kind = entry.file_type();
+            // Some file systems don't tell the type.
+            if kind == FileType::Unknown
+                && let Ok(stat) = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+            {
+                kind = FileType::from_raw_mode(stat.st_mode);
+            }
+            if kind == FileType::Directory {
+                folders.push(CString::from(name));
+            } else {
+                self.remember_file(kind, path, name);
             }
         }
         self.buffer = buffer;
+
         for name in folders {
             path.push(OsStr::from_bytes(name.to_bytes()));
             self.enter(folder, &name, path, depth)?;
@@ -340,12 +346,12 @@ impl Walk {
         path: &mut PathBuf,
         depth: usize,
     ) -> Result<(), PlacesError> {
-        if self.scope.passes(path) {
+        if self.scope.leaves_out(path) {
             return Ok(());
         }
         match rustix::fs::openat(folder, name, DIRECTORY, Mode::empty()) {
             Ok(_) if depth == MAX_DEPTH => return Err(PlacesError::TooDeep(path.clone())),
-            Ok(below) => self.folder(&below, path, depth + 1)?,
+            Ok(below) => self.check_folder(&below, path, depth + 1)?,
             // It is gone, or something else has its name.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(Errno::ACCESS) => self.found.unreadable.push(path.clone()),
@@ -365,8 +371,13 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK);
 
-/// Whether a program listens on a socket. A left-over socket never gets a listener again: a program
-/// removes the file and creates a new one.
+/// Checks whether the directory of a path can't be read.
+fn is_out_of_reach(path: &Path) -> bool {
+    rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::ACCESS)
+}
+
+/// Checks whether a program listens on a socket. A left-over socket never gets a listener again: a
+/// program removes the file and creates a new one.
 ///
 /// No program notices this: connecting a datagram socket sends nothing, and it can't connect to
 /// another kind.

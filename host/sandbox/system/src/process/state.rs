@@ -15,8 +15,8 @@ use crate::confine::Program;
 /// before that.
 const MAX_RECORD: usize = 64 * 1024;
 
-/// A pipe that a command writes its record into. Whatever it writes, the host keeps no more than
-/// the pipe holds, and waits for nothing.
+/// A pipe that a command writes its record into. Whatever the command writes, the host keeps no
+/// more than the pipe holds, and waits for nothing.
 pub(super) struct StateRecord {
     pipe: OwnedFd,
     shell: Arc<dyn ShellSession>,
@@ -25,14 +25,14 @@ pub(super) struct StateRecord {
 }
 
 impl StateRecord {
-    /// Returns also the end of the pipe that is for the command.
+    /// Makes a pipe. Also returns the end of the pipe that is for the command.
     pub(super) fn new(
         shell: &Arc<dyn ShellSession>,
         program: &Program,
     ) -> io::Result<(Self, OwnedFd)> {
-        let (pipe, written) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        // A command that fills it gets an error, and doesn't wait for ever.
-        fcntl_setfl(&written, OFlags::NONBLOCK)?;
+        let (pipe, for_command) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        // A command that fills the pipe gets an error, and doesn't wait for ever.
+        fcntl_setfl(&for_command, OFlags::NONBLOCK)?;
         fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
         let record = Self {
             pipe,
@@ -40,10 +40,10 @@ impl StateRecord {
             directory: program.directory.clone(),
             environment: program.environment.clone(),
         };
-        Ok((record, written))
+        Ok((record, for_command))
     }
 
-    /// Reads the record and hands it on. The command has exited.
+    /// Reads the record and passes it to the session. The command must have exited.
     pub(super) fn finish(self) {
         let mut record = vec![0; MAX_RECORD + 1];
         let mut filled = 0;

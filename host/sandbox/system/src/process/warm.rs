@@ -37,39 +37,44 @@ const MAX_WAITING: usize = 4;
 pub(super) struct WarmSlot(Arc<Mutex<Vec<WarmHelper>>>);
 
 impl WarmSlot {
-    /// Takes the helper that is prepared for this sandbox. Those for the networks of other sessions
-    /// wait on. Any other is ended.
+    /// Takes the helper that is prepared for this sandbox. Helpers for the networks of other
+    /// sessions stay. All other helpers are ended.
     pub(super) fn take(&self, sandbox: &CommandSandbox) -> Option<ConfineHelper> {
-        let mut warm = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A view has the mounts of the time when it was made. A network that nobody else has is
-        // that of a session that has ended.
-        warm.retain_mut(|warm| {
-            let lasts = warm.network.as_ref().is_none_or(|network| Arc::strong_count(network) > 1);
-            lasts && warm.is_waiting() && warm.fits_but_for_network(sandbox)
+        let mut helpers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        helpers.retain_mut(|helper| {
+            !helper.is_of_ended_session()
+                && helper.is_waiting()
+                && helper.fits_but_for_network(sandbox)
         });
-        let wanted = sandbox.preparation.shared_network;
-        let at = warm.iter().position(|warm| warm.preparation.shared_network == wanted)?;
-        warm.remove(at).helper.take()
+        let network = sandbox.preparation.shared_network;
+        let index =
+            helpers.iter().position(|helper| helper.preparation.shared_network == network)?;
+        helpers.remove(index).helper.take()
     }
 }
 
 impl WarmHelper {
-    /// Whether it hasn't ended. One that has leaves the list of processes.
-    fn is_waiting(&mut self) -> bool {
-        let helper = self.helper.as_mut();
-        helper.is_some_and(|helper| matches!(helper.process.try_wait(), Ok(None)))
+    /// Checks whether nothing else holds its network, so that no command can use it any more.
+    fn is_of_ended_session(&self) -> bool {
+        self.network.as_ref().is_some_and(|network| Arc::strong_count(network) == 1)
     }
 
+    /// Checks whether its process hasn't ended. An ended process is removed from the list of
+    /// processes.
+    fn is_waiting(&mut self) -> bool {
+        let Some(helper) = &mut self.helper else { return false };
+        matches!(helper.process.try_wait(), Ok(None))
+    }
+
+    /// Checks whether it is prepared for this sandbox, perhaps with another network.
     fn fits_but_for_network(&self, sandbox: &CommandSandbox) -> bool {
+        // A view has the mounts of the time when it was made.
         if !Arc::ptr_eq(&self.mounts, &sandbox.mounts) {
             return false;
         }
-        let shared_network = sandbox.preparation.shared_network;
-        if self.preparation.shared_network == shared_network {
-            self.preparation == sandbox.preparation
-        } else {
-            Preparation { shared_network, ..self.preparation.clone() } == sandbox.preparation
-        }
+        let mut preparation = self.preparation.clone();
+        preparation.shared_network = sandbox.preparation.shared_network;
+        preparation == sandbox.preparation
     }
 }
 
@@ -103,8 +108,8 @@ impl NextHelper {
     }
 }
 
-/// Starts the `next` helper and waits for the end of the one that has `ended`, on a thread of its
-/// own: no call waits for either.
+/// Starts the `next` helper and waits for the end of the one that has `ended`, on a new thread, so
+/// that no call waits for either.
 pub(super) fn hand_over(next: Option<NextHelper>, mut ended: Option<Child>) {
     let pid = ended.as_ref().map(Pid::from_child);
     if next.is_none() && pid.is_none() {
@@ -115,7 +120,9 @@ pub(super) fn hand_over(next: Option<NextHelper>, mut ended: Option<Child>) {
         if let Some(next) = next {
             next.start();
         }
-        let _ = ended.as_mut().map(Child::wait);
+        if let Some(ended) = &mut ended {
+            let _ = ended.wait();
+        }
     });
     // Without a thread, the next command starts its own helper.
     if thread.is_err() && pid.is_some() {
