@@ -18,6 +18,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 use tokio_util::io::{ReaderStream, StreamReader};
+use toolhold_contract::text::{cut, neutral_line};
 
 use super::echoes::{EchoRedactor, Echoes};
 use super::record::Record;
@@ -43,23 +44,17 @@ enum Coding {
 impl Coding {
     fn from_headers(headers: &HeaderMap) -> Result<Self, Error> {
         let mut values = headers.get_all(CONTENT_ENCODING).iter();
-        let (Some(value), None) = (values.next(), values.next()) else {
-            return if headers.contains_key(CONTENT_ENCODING) {
-                Err(Error::Coding("there are several".to_owned()))
-            } else {
-                Ok(Self::Identity)
-            };
-        };
+        let Some(value) = values.next() else { return Ok(Self::Identity) };
+        if values.next().is_some() {
+            return Err(Error::Coding("there are several".to_owned()));
+        }
         let name = String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase();
         match name.as_str() {
             "" | "identity" => Ok(Self::Identity),
             "gzip" | "x-gzip" => Ok(Self::Gzip),
             "br" => Ok(Self::Brotli),
             "zstd" => Ok(Self::Zstd),
-            _ => Err(Error::Coding(format!(
-                "`{}`",
-                toolhold_contract::text::neutral_line(toolhold_contract::text::cut(&name, 64))
-            ))),
+            _ => Err(Error::Coding(format!("`{}`", neutral_line(cut(&name, 64))))),
         }
     }
 }
@@ -97,7 +92,8 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The body of an answer. Headers that describe the compressed body are removed from `headers`.
+    /// Wraps the body of an answer. Headers that describe the compressed body are removed from
+    /// `headers`.
     pub(super) fn new(
         body: Incoming,
         headers: &mut HeaderMap,
@@ -105,16 +101,20 @@ impl Answer {
         record: Record,
         permit: RequestPermit,
     ) -> Result<Self, Error> {
-        let named =
-            if body.is_end_stream() { Ok(Coding::Identity) } else { Coding::from_headers(headers) };
-        let coding = named.inspect_err(|error| record.set_failure(error))?;
+        let coding = if body.is_end_stream() {
+            Coding::Identity
+        } else {
+            Coding::from_headers(headers).inspect_err(|error| record.set_failure(error))?
+        };
         headers.remove(CONTENT_ENCODING);
         headers.remove(TRANSFER_ENCODING);
         headers.remove(TRAILER);
         if coding != Coding::Identity || bounds.echoes.is_some() {
             headers.remove(CONTENT_LENGTH);
         }
+
         let received = Arc::new(AtomicU64::new(0));
+        let first_end = bounds.end.min(Instant::now() + bounds.idle);
         let wire = Wire {
             body,
             max_bytes: bounds.bytes,
@@ -122,7 +122,7 @@ impl Answer {
             idle: bounds.idle,
             end: bounds.end,
             timeout_texts: bounds.timeout_texts,
-            timer: Box::pin(tokio::time::sleep_until(bounds.end.min(Instant::now() + bounds.idle))),
+            timer: Box::pin(tokio::time::sleep_until(first_end)),
         };
         let stage: Stage = match coding {
             Coding::Identity => Box::pin(wire),
@@ -131,10 +131,10 @@ impl Answer {
                 decoder.multiple_members(true);
                 Box::pin(ReaderStream::with_capacity(decoder, PIECE))
             }
-            Coding::Brotli => Box::pin(ReaderStream::with_capacity(
-                BrotliDecoder::new(StreamReader::new(wire)),
-                PIECE,
-            )),
+            Coding::Brotli => {
+                let decoder = BrotliDecoder::new(StreamReader::new(wire));
+                Box::pin(ReaderStream::with_capacity(decoder, PIECE))
+            }
             Coding::Zstd => {
                 let window = [DParameter::window_log_max(ZSTD_WINDOW)];
                 let mut decoder = ZstdDecoder::with_params(StreamReader::new(wire), &window);
@@ -155,6 +155,21 @@ impl Answer {
         })
     }
 
+    /// Cuts a piece at the limit and removes secrets from it. Returns the bytes that are ready.
+    fn take_piece(&mut self, mut piece: Bytes) -> Bytes {
+        let length = u64::try_from(piece.len()).unwrap_or(u64::MAX);
+        if length > self.remaining {
+            piece.truncate(usize::try_from(self.remaining).unwrap_or(usize::MAX));
+            // The next poll then reports that there is more than the limit.
+            self.stage = Box::pin(OneMore(Some(())));
+        }
+        self.remaining = self.remaining.saturating_sub(length);
+        match &mut self.echoes {
+            Some((echoes, redactor)) => redactor.redact_piece(echoes, &piece, false).into(),
+            None => piece,
+        }
+    }
+
     /// Ends the body with an error, after the data so far.
     fn fail(&mut self, error: Error) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         self.record.set_failure(&error);
@@ -173,38 +188,18 @@ impl http_body::Body for Answer {
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = &mut *self;
         while !this.is_finished {
-            if this.remaining == 0 {
-                // The limit is reached. If there is more data, the body ends with an error.
-                match ready!(this.stage.as_mut().poll_next(context)) {
-                    Some(Ok(piece)) if piece.is_empty() => continue,
-                    Some(_) => return this.fail(Error::Body(this.max_bytes)),
-                    None => this.is_finished = true,
-                }
-            } else {
-                match ready!(this.stage.as_mut().poll_next(context)) {
-                    Some(Ok(mut piece)) => {
-                        let length = u64::try_from(piece.len()).unwrap_or(u64::MAX);
-                        if length > this.remaining {
-                            piece.truncate(usize::try_from(this.remaining).unwrap_or(usize::MAX));
-                            // The next poll then reports that there is more than the limit.
-                            this.stage = Box::pin(OneMore(Some(())));
-                        }
-                        this.remaining = this.remaining.saturating_sub(length);
-                        let piece = match &mut this.echoes {
-                            Some((echoes, redactor)) => {
-                                Bytes::from(redactor.redact_piece(echoes, &piece, false))
-                            }
-                            None => piece,
-                        };
-                        if !piece.is_empty() {
-                            return Poll::Ready(Some(Ok(Frame::data(piece))));
-                        }
+            let is_full = this.remaining == 0;
+            match ready!(this.stage.as_mut().poll_next(context)) {
+                None => this.is_finished = true,
+                Some(Ok(piece)) if is_full && piece.is_empty() => {}
+                // The limit is reached, and there is more data.
+                Some(_) if is_full => return this.fail(Error::Body(this.max_bytes)),
+                Some(Err(error)) => return this.fail(Error::from_reader(&error)),
+                Some(Ok(piece)) => {
+                    let piece = this.take_piece(piece);
+                    if !piece.is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::data(piece))));
                     }
-                    Some(Err(error)) => {
-                        let error = Error::from_reader(&error);
-                        return this.fail(error);
-                    }
-                    None => this.is_finished = true,
                 }
             }
         }
@@ -267,24 +262,19 @@ impl Stream for Wire {
                 } else {
                     this.timeout_texts.idle.clone()
                 };
-                return Poll::Ready(Some(Err(io::Error::other(Error::Timeout(bound)))));
+                return failed_read(Error::Timeout(bound));
             };
-            let data = match frame {
+            let frame = match frame {
                 None => return Poll::Ready(None),
-                Some(Err(error)) => {
-                    return Poll::Ready(Some(Err(io::Error::other(Error::from_hyper(&error)))));
-                }
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => data,
-                    // Trailers are dropped.
-                    Err(_) => continue,
-                },
+                Some(Err(error)) => return failed_read(Error::from_hyper(&error)),
+                Some(Ok(frame)) => frame,
             };
+            // Trailers are dropped.
+            let Ok(data) = frame.into_data() else { continue };
+
             let now = Instant::now();
             if now >= this.end {
-                return Poll::Ready(Some(Err(io::Error::other(Error::Timeout(Some(
-                    this.timeout_texts.end.clone(),
-                ))))));
+                return failed_read(Error::Timeout(Some(this.timeout_texts.end.clone())));
             }
             let next = this.end.min(now + this.idle);
             this.timer.as_mut().reset(next);
@@ -294,9 +284,13 @@ impl Stream for Wire {
             // Compressed, a body can be a little larger than decompressed. The exact limit is
             // checked for the decompressed body; this one only has to be finite.
             if received > this.max_bytes.saturating_mul(2).saturating_add(1 << 16) {
-                return Poll::Ready(Some(Err(io::Error::other(Error::Body(this.max_bytes)))));
+                return failed_read(Error::Body(this.max_bytes));
             }
             return Poll::Ready(Some(Ok(data)));
         }
     }
+}
+
+fn failed_read(error: Error) -> Poll<Option<io::Result<Bytes>>> {
+    Poll::Ready(Some(Err(io::Error::other(error))))
 }

@@ -19,7 +19,7 @@ use url::Url;
 
 use super::record::{Record, redacted_url};
 use super::redirects::Redirects;
-use super::{Egress, Error, Settings};
+use super::{Echoes, Egress, Error, Settings};
 
 /// Headers that only the host sets, because they are about the connection.
 const HOST_HEADERS: [HeaderName; 6] = [HOST, ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, TE, TRAILER];
@@ -40,7 +40,7 @@ pub struct Scope {
     pub read_only: bool,
     /// The origins that were approved for the call.
     pub origins: Vec<String>,
-    /// The servers that run as jobs of the call's session. `None`: the session has no jobs.
+    /// The servers that run as jobs of the call's session, if the session has jobs.
     pub servers: Option<Arc<dyn JobServers>>,
 }
 
@@ -83,32 +83,8 @@ impl Check<'_> {
         let url = Url::parse(&text).map_err(|error| Error::Url(error.to_string()))?;
         record.set_url(&url, self.redirects.hop(&url));
         let method = parts.method;
-        if method == Method::CONNECT || method == Method::TRACE {
-            return Err(refused(
-                &method,
-                &target,
-                "CONNECT and TRACE are refused",
-                "No configuration key can change this.",
-            ));
-        }
-        if self.scope.read_only && method != Method::GET && method != Method::HEAD {
-            let remedy = "The tool's author has to drop `read-only`, or declare with which arguments a call only reads (`reads-with`), and request write access if the plugin asks for `files`.";
-            return Err(refused(
-                &method,
-                &target,
-                "a call that only reads may use GET and HEAD only",
-                remedy,
-            ));
-        }
-        if self.scope.read_only && OVERRIDES.iter().any(|name| parts.headers.contains_key(*name)) {
-            let remedy = "Leave out the header, or use that method for the request itself.";
-            return Err(refused(
-                &method,
-                &target,
-                "a call that only reads may not name another method in a header",
-                remedy,
-            ));
-        }
+        self.check_method(&method, &target, &parts.headers)?;
+
         let from = self.redirects.source(&url);
         let status = reach
             .status(&target, method.as_str(), &self.scope.origins)
@@ -128,6 +104,7 @@ impl Check<'_> {
             self.check_origin_of_job(&target, &method, &url)
                 .map_err(|denial| refusal(denial, from.as_deref()))?;
         }
+
         let mut headers = parts.headers;
         for name in HOST_HEADERS {
             headers.remove(name);
@@ -141,8 +118,36 @@ impl Check<'_> {
         Ok(CheckedRequest { url, target, method, headers, hop, job_addresses })
     }
 
-    /// Only a call that names the origin of a job's server requests it, and no other origin leads
-    /// there.
+    /// Refuses methods that no request may have, and methods that change something if the call only
+    /// reads.
+    fn check_method(
+        &self,
+        method: &Method,
+        target: &Target,
+        headers: &HeaderMap,
+    ) -> Result<(), Error> {
+        if method == Method::CONNECT || method == Method::TRACE {
+            let rule = "CONNECT and TRACE are refused";
+            return Err(refused(method, target, rule, "No configuration key can change this."));
+        }
+        if !self.scope.read_only {
+            return Ok(());
+        }
+        if method != Method::GET && method != Method::HEAD {
+            let rule = "a call that only reads may use GET and HEAD only";
+            let remedy = "The tool's author has to drop `read-only`, or declare with which arguments a call only reads (`reads-with`), and request write access if the plugin asks for `files`.";
+            return Err(refused(method, target, rule, remedy));
+        }
+        if OVERRIDES.iter().any(|name| headers.contains_key(*name)) {
+            let rule = "a call that only reads may not name another method in a header";
+            let remedy = "Leave out the header, or use that method for the request itself.";
+            return Err(refused(method, target, rule, remedy));
+        }
+        Ok(())
+    }
+
+    /// Refuses a request to a job's server, unless the call names the server's origin and no other
+    /// origin led there.
     fn check_origin_of_job(
         &self,
         target: &Target,
@@ -182,7 +187,7 @@ impl Check<'_> {
     }
 }
 
-/// The error for a denied request. `from`: the origin that redirected to it.
+/// Returns the error for a denied request. `from`: the origin that redirected to it.
 fn refusal(mut denial: Denial, from: Option<&str>) -> Error {
     if let Some(from) = from {
         denial.action = format!("{} (a redirect from {from})", denial.action);
@@ -196,35 +201,24 @@ fn refuse_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Resu
     let CheckedRequest { url, target, method, headers, .. } = checked;
     let settings = &egress.settings;
     if let Some(echoes) = egress.echoes()
-        && (echoes.contains(url.as_str().as_bytes())
-            || headers.iter().any(|(name, value)| {
-                echoes.contains(value.as_bytes()) || echoes.contains(name.as_str().as_bytes())
-            })
-            || echoes.contains(body))
+        && has_configured_secret(&echoes, url, headers, body)
     {
-        return Err(refused(
-            method,
-            target,
-            "a configured secret may not be in a request unless the host puts it in",
-            "No configuration key can change this.",
-        ));
+        let rule = "a configured secret may not be in a request unless the host puts it in";
+        return Err(refused(method, target, rule, "No configuration key can change this."));
     }
     let is_to_job = checked.job_addresses.is_some();
     if !is_to_job && settings.credentials_to.iter().any(|pattern| pattern.matches(&target.host)) {
         return Ok(());
     }
-    let query: Vec<String> = url
-        .query_pairs()
-        .flat_map(|(name, value)| [name.into_owned(), value.into_owned()])
-        .collect();
-    let headers = headers.iter().flat_map(|(name, value)| {
-        [Cow::from(name.as_str()), String::from_utf8_lossy(value.as_bytes())]
-    });
-    let body = String::from_utf8_lossy(body);
-    let texts = [url.as_str().into(), body]
-        .into_iter()
-        .chain(query.iter().map(|text| text.as_str().into()))
-        .chain(headers);
+
+    let mut texts = vec![Cow::from(url.as_str()), String::from_utf8_lossy(body)];
+    for (name, value) in url.query_pairs() {
+        texts.extend([name, value]);
+    }
+    for (name, value) in headers {
+        texts.push(name.as_str().into());
+        texts.push(String::from_utf8_lossy(value.as_bytes()));
+    }
     for text in texts {
         if let Some(kind) = kind_of_secret(text) {
             let rule = format!(
@@ -242,7 +236,20 @@ fn refuse_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Resu
     Ok(())
 }
 
-/// The kind of secret that a text seems to contain, as it is or after a server decodes it.
+/// Checks whether a configured secret is in a part of a request.
+fn has_configured_secret(echoes: &Echoes, url: &Url, headers: &HeaderMap, body: &[u8]) -> bool {
+    if echoes.contains(url.as_str().as_bytes()) {
+        return true;
+    }
+    for (name, value) in headers {
+        if echoes.contains(value.as_bytes()) || echoes.contains(name.as_str().as_bytes()) {
+            return true;
+        }
+    }
+    echoes.contains(body)
+}
+
+/// Returns the kind of secret that a text seems to contain, as it is or after a server decodes it.
 fn kind_of_secret(text: Cow<'_, str>) -> Option<String> {
     let mut text = text;
     for _ in 0..=spelling::DEPTH {

@@ -61,10 +61,8 @@ impl Connector {
         let target =
             Target::parse(&uri.to_string()).map_err(|error| Error::Url(error.to_string()))?;
         let until = Instant::now() + CONNECT_TIME;
-        let Ok(Ok(permit)) = timeout_at(until, Arc::clone(&self.0.permits).acquire_owned()).await
-        else {
-            return Err(Error::Busy);
-        };
+        let acquire = Arc::clone(&self.0.permits).acquire_owned();
+        let Ok(Ok(permit)) = timeout_at(until, acquire).await else { return Err(Error::Busy) };
         // A request to this machine doesn't use the proxy: the proxy would connect to itself, and
         // could read an unencrypted request.
         let proxy = match &self.0.proxy {
@@ -73,12 +71,15 @@ impl Connector {
         };
         let tcp = match proxy {
             Some(proxy) => self.connect_through(&proxy, &target, until).await?,
-            None => dial(&self.addresses(&target, until).await?, target.port, until).await?,
+            None => {
+                let addresses = self.addresses(&target, until).await?;
+                dial(&addresses, target.port, until).await?
+            }
         };
         Ok(TokioIo::new(Stream { tcp, _permit: permit }))
     }
 
-    /// The addresses of a target. The rules allow each of them.
+    /// Returns the addresses of a target. The rules allow each of them.
     async fn addresses(&self, target: &Target, until: Instant) -> Result<Vec<IpAddr>, Error> {
         let Settings { reach, network, .. } = &*self.0.settings;
         let addresses = match &target.host {
@@ -86,19 +87,16 @@ impl Connector {
             TargetHost::Name(name) => look_up(network, name, until).await?,
         };
         for address in &addresses {
+            let mut listening = network.listening.to_vec();
             // If this program listens on all addresses of the machine, it also listens on this
             // address, provided that the machine has this address.
-            let on_all = network
+            let listens_on_all = network
                 .listening
                 .iter()
-                .find(|own| {
-                    own.ip().is_unspecified()
-                        && own.port() == target.port
-                        && is_own_address(*address)
-                })
-                .map(|own| SocketAddr::new(*address, own.port()));
-            let listening: Vec<SocketAddr> =
-                network.listening.iter().copied().chain(on_all).collect();
+                .any(|own| own.ip().is_unspecified() && own.port() == target.port);
+            if listens_on_all && is_own_address(*address) {
+                listening.push(SocketAddr::new(*address, target.port));
+            }
             reach
                 .address(target, *address, &listening)
                 .map_err(|denial| Error::Address(Box::new(denial)))?;
@@ -106,9 +104,9 @@ impl Connector {
         Ok(addresses)
     }
 
-    /// A tunnel through the proxy. The proxy gets the address that was checked, so that it can't
-    /// resolve the name to another one. If the operator lets the proxy resolve names, it gets the
-    /// name.
+    /// Opens a tunnel through the proxy. The proxy gets the address that was checked, so that it
+    /// can't resolve the name to another one. If the configuration lets the proxy resolve names, it
+    /// gets the name.
     async fn connect_through(
         &self,
         proxy: &Intercept,
@@ -116,9 +114,10 @@ impl Connector {
         until: Instant,
     ) -> Result<TcpStream, Error> {
         check_proxy(proxy)?;
-        let names = self.0.settings.network.proxy.as_ref().is_some_and(|proxy| proxy.resolves);
+        let proxy_settings = self.0.settings.network.proxy.as_ref();
+        let proxy_resolves = proxy_settings.is_some_and(|proxy| proxy.resolves);
         let host = match &target.host {
-            TargetHost::Name(name) if names => name.clone(),
+            TargetHost::Name(name) if proxy_resolves => name.clone(),
             _ => match self.addresses(target, until).await?.first() {
                 Some(IpAddr::V6(address)) => format!("[{address}]"),
                 Some(IpAddr::V4(address)) => address.to_string(),
@@ -128,16 +127,17 @@ impl Connector {
         let to = format!("https://{host}:{}", target.port)
             .parse::<Uri>()
             .map_err(|error| Error::Url(error.to_string()))?;
+
         let mut tunnel = Tunnel::new(proxy.uri().clone(), ToProxy { until });
         if let Some(auth) = proxy.basic_auth() {
             tunnel = tunnel.with_auth(auth.clone());
         }
         match timeout_at(until, tunnel.call(to)).await {
             Ok(Ok(stream)) => Ok(stream.into_inner()),
-            Ok(Err(error)) => Err(Error::Proxy(
-                std::error::Error::source(&error)
-                    .map_or_else(|| error.to_string(), ToString::to_string),
-            )),
+            Ok(Err(error)) => {
+                let cause = std::error::Error::source(&error);
+                Err(Error::Proxy(cause.map_or_else(|| error.to_string(), ToString::to_string)))
+            }
             Err(_) => Err(Error::Proxy("the proxy took too long".to_owned())),
         }
     }
@@ -145,8 +145,8 @@ impl Connector {
 
 /// For Toolhold's own requests, which have a client of their own.
 impl Network {
-    /// The addresses of a name, as [`Network::resolver`] or the system says. No rule has allowed
-    /// them.
+    /// Looks up the addresses of a name with [`Network::resolver`] or the system. No rule has
+    /// allowed them.
     ///
     /// # Errors
     ///
@@ -155,7 +155,8 @@ impl Network {
         look_up(self, name, Instant::now() + CONNECT_TIME).await
     }
 
-    /// The addresses of a proxy's name, which the operator wrote. The system says them.
+    /// Looks up the addresses of a proxy's name, which comes from the configuration, with the
+    /// system.
     ///
     /// # Errors
     ///
@@ -164,7 +165,8 @@ impl Network {
         look_up_by_system(name, Instant::now() + CONNECT_TIME).await
     }
 
-    /// The proxy for requests to a target. A request to this machine uses none.
+    /// Returns the proxy for requests to a target, or `None` if they use no proxy. A request to
+    /// this machine never does.
     ///
     /// # Errors
     ///
@@ -184,7 +186,7 @@ impl Network {
         }))
     }
 
-    /// The TLS configuration of a client: who is trusted. The first call is slow.
+    /// Returns the TLS configuration of a client: who is trusted. The first call is slow.
     ///
     /// # Errors
     ///
@@ -192,9 +194,11 @@ impl Network {
     pub async fn tls(&self) -> Result<rustls::ClientConfig, Error> {
         let trust = Arc::clone(&self.trust);
         let own = self.authorities.clone();
-        let tls = tokio::task::spawn_blocking(move || trust.config(&own)).await;
-        tls.map_err(|error| Error::Setup(error.to_string()))?
-            .map_err(|error| Error::Setup(error.to_string()))
+        match tokio::task::spawn_blocking(move || trust.config(&own)).await {
+            Ok(Ok(config)) => Ok(config),
+            Ok(Err(error)) => Err(Error::Setup(error.to_string())),
+            Err(error) => Err(Error::Setup(error.to_string())),
+        }
     }
 
     fn proxy_matcher(&self) -> Option<Matcher> {
@@ -212,7 +216,7 @@ pub struct ProxyServer {
     pub authorization: Option<http::HeaderValue>,
 }
 
-/// Without the password.
+/// The output leaves out the password.
 impl std::fmt::Debug for ProxyServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ProxyServer").field("uri", &self.uri).finish_non_exhaustive()
@@ -223,8 +227,8 @@ fn check_proxy(proxy: &Intercept) -> Result<(), Error> {
     if proxy.uri().scheme_str() == Some("http") {
         return Ok(());
     }
-    let what = "the proxy isn't of the form `http://host:port`, the only supported kind";
-    Err(Error::Setup(what.to_owned()))
+    let reason = "the proxy isn't of the form `http://host:port`, the only supported kind";
+    Err(Error::Setup(reason.to_owned()))
 }
 
 impl Service<Uri> for Connector {
@@ -242,7 +246,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// Whether a host is this machine, judged by its name or address.
+/// Checks whether a host is this machine, judged by its name or address.
 fn is_this_machine(host: &TargetHost) -> bool {
     match host {
         TargetHost::Name(name) => name == "localhost" || name.ends_with(".localhost"),
@@ -250,7 +254,7 @@ fn is_this_machine(host: &TargetHost) -> bool {
     }
 }
 
-/// Whether this machine has an address. Only its own addresses can be bound.
+/// Checks whether this machine has an address. Only its own addresses can be bound.
 fn is_own_address(address: IpAddr) -> bool {
     std::net::UdpSocket::bind((address, 0)).is_ok()
 }
@@ -337,8 +341,8 @@ impl Resolve for SystemResolver {
 async fn dial(addresses: &[IpAddr], port: u16, until: Instant) -> Result<TcpStream, Error> {
     let mut failure = Error::ConnectionTimeout;
     for (index, address) in addresses.iter().enumerate() {
-        let last = index + 1 == addresses.len();
-        let end = if last { until } else { until.min(Instant::now() + ADDRESS_TIME) };
+        let is_last = index + 1 == addresses.len();
+        let end = if is_last { until } else { until.min(Instant::now() + ADDRESS_TIME) };
         match timeout_at(end, TcpStream::connect(SocketAddr::new(*address, port))).await {
             Ok(Ok(stream)) => {
                 // Requests are sent whole, so waiting for more data would only delay them.

@@ -1,10 +1,10 @@
-//! Why a plugin's request failed, and what the operator can fix about it.
+//! The reasons why a plugin's request fails, and the ones that the operator can fix.
 
 use std::io;
 
 use toolhold_contract::Denial;
 
-/// Why a request failed, or why its answer ended early.
+/// The reason why a request failed, or why its answer ended early.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// A rule denies the request.
@@ -98,22 +98,27 @@ pub enum Obstacle {
 }
 
 impl Error {
-    /// The error for a request that got no answer.
+    /// Returns the error for a request that got no answer.
     pub(super) fn from_client(error: &hyper_util::client::legacy::Error) -> Self {
         Self::from_sources(error).unwrap_or_else(|| Self::Connection(error.to_string()))
     }
 
-    /// The error for a body that failed before its end, or for a connection without an answer.
+    /// Returns the error for a body that failed before its end, or for a connection without an
+    /// answer.
     pub(super) fn from_hyper(error: &hyper::Error) -> Self {
         Self::from_sources(error).unwrap_or_else(|| Self::Protocol(error.to_string()))
     }
 
-    /// The error inside an I/O error of a reader, or a decoding error.
+    /// Returns the error inside an I/O error of a reader, or a decoding error.
     pub(super) fn from_reader(error: &io::Error) -> Self {
-        let own = error.get_ref().and_then(|inner| inner.downcast_ref::<Self>());
-        own.cloned().unwrap_or_else(|| Self::Coding(error.to_string()))
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<Self>()) {
+            Some(own) => own.clone(),
+            None => Self::Coding(error.to_string()),
+        }
     }
 
+    /// Searches an error and its causes for an error of this crate, or for another one that
+    /// explains the failure.
     fn from_sources(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
         let mut next = Some(error);
         let mut fallback = None;
@@ -122,29 +127,16 @@ impl Error {
                 return Some(own.clone());
             }
             if let Some(tls) = error.downcast_ref::<rustls::Error>() {
-                return Some(match tls {
-                    rustls::Error::InvalidCertificate(reason) => {
-                        Self::Certificate(reason.to_string())
-                    }
-                    other => Self::Tls(other.to_string()),
-                });
+                return Some(Self::from_tls(tls));
             }
             if let Some(hyper) = error.downcast_ref::<hyper::Error>() {
-                if hyper.is_parse_too_large() {
-                    fallback = Some(Self::Headers);
-                } else if hyper.is_parse() {
-                    fallback = Some(Self::Protocol(hyper.to_string()));
-                } else if hyper.is_incomplete_message() {
-                    fallback = Some(Self::Incomplete);
-                } else if hyper.is_timeout() {
-                    fallback = Some(Self::Timeout(None));
-                }
+                fallback = Self::from_hyper_kind(hyper).or(fallback);
             }
             if let Some(io) = error.downcast_ref::<io::Error>() {
                 // `source` of an I/O error skips its inner error, so look at that first.
                 let inner = io.get_ref().map(|inner| inner as &(dyn std::error::Error + 'static));
-                if let Some(found) = inner.and_then(Self::from_sources) {
-                    return Some(found);
+                if let Some(error) = inner.and_then(Self::from_sources) {
+                    return Some(error);
                 }
                 fallback = fallback.or(Some(Self::from_connection(io)));
             }
@@ -153,7 +145,29 @@ impl Error {
         fallback
     }
 
-    /// The error for a connection that failed or broke.
+    fn from_tls(error: &rustls::Error) -> Self {
+        match error {
+            rustls::Error::InvalidCertificate(reason) => Self::Certificate(reason.to_string()),
+            other => Self::Tls(other.to_string()),
+        }
+    }
+
+    /// Returns the error for a kind of failure that hyper tells, or `None` for the other kinds.
+    fn from_hyper_kind(error: &hyper::Error) -> Option<Self> {
+        if error.is_parse_too_large() {
+            Some(Self::Headers)
+        } else if error.is_parse() {
+            Some(Self::Protocol(error.to_string()))
+        } else if error.is_incomplete_message() {
+            Some(Self::Incomplete)
+        } else if error.is_timeout() {
+            Some(Self::Timeout(None))
+        } else {
+            None
+        }
+    }
+
+    /// Returns the error for a connection that failed or broke.
     pub(super) fn from_connection(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::ConnectionRefused,
@@ -163,7 +177,7 @@ impl Error {
         }
     }
 
-    /// The text for the record: the rule of a denial, otherwise the message.
+    /// Returns the text for the record: the rule of a denial, otherwise the message.
     pub(super) fn record_text(&self) -> String {
         match self {
             Self::Refused(denial) | Self::Address(denial) => denial.rule.clone(),
@@ -171,7 +185,7 @@ impl Error {
         }
     }
 
-    /// The obstacle for the operator to fix, if this error is one.
+    /// Returns the obstacle for the operator to fix, if this error is one.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         match self {
             Self::Timeout(Some(bound)) => Some(Obstacle::TimeLimit(bound.clone())),
@@ -180,7 +194,7 @@ impl Error {
         }
     }
 
-    /// The denial, if a rule denied the request.
+    /// Returns the denial, if a rule denied the request.
     pub fn denial(&self) -> Option<&Denial> {
         match self {
             Self::Refused(denial) | Self::NoJob(denial) | Self::Address(denial) => Some(denial),

@@ -36,7 +36,7 @@ impl Drop for Connection {
 /// The remedy for a request to a job that isn't there, or doesn't listen yet.
 pub(super) const REPEAT: &str = "Start the server as a job, or wait until the one that was started listens. Repeat the call then, not before.";
 
-/// The server of a job at one of the addresses.
+/// Returns the server of a job at one of the addresses.
 pub(super) async fn find(
     servers: Option<Arc<dyn JobServers>>,
     addresses: &'static [IpAddr],
@@ -45,26 +45,32 @@ pub(super) async fn find(
 ) -> Result<JobServer, Error> {
     let port = target.port;
     let until = (Instant::now() + CONNECT_TIME).into_std();
-    let found = tokio::task::spawn_blocking(move || match servers {
+    let search = tokio::task::spawn_blocking(move || match servers {
         Some(servers) => servers.find(addresses, port, until),
         None => Err(NoJobServer::NotListening),
-    })
-    .await
-    .unwrap_or_else(|error| Err(NoJobServer::Failed(error.to_string())));
-    found.map_err(|reason| match reason {
-        NoJobServer::NotListening => Error::NoJob(Box::new(Denial {
-            capability: "http".to_owned(),
-            action: format!("{method} {}", target.origin()),
-            rule: format!("no job of this session listens at port {port}"),
-            place: "`job_servers = true` in [tools.web]".to_owned(),
-            remedy: format!(
-                "Start the server as a job, without the network: `bash` with `background = true`. \
-                 For a server of this machine, {} has to be in `allowed_private_hosts` in [tools.web].",
-                target.host_and_port()
-            ),
-        })),
-        NoJobServer::Failed(reason) => Error::Connection(reason),
-    })
+    });
+    match search.await {
+        Ok(Ok(server)) => Ok(server),
+        Ok(Err(NoJobServer::NotListening)) => {
+            Err(Error::NoJob(Box::new(not_listening(target, method))))
+        }
+        Ok(Err(NoJobServer::Failed(reason))) => Err(Error::Connection(reason)),
+        Err(error) => Err(Error::Connection(error.to_string())),
+    }
+}
+
+fn not_listening(target: &Target, method: &http::Method) -> Denial {
+    Denial {
+        capability: "http".to_owned(),
+        action: format!("{method} {}", target.origin()),
+        rule: format!("no job of this session listens at port {}", target.port),
+        place: "`job_servers = true` in [tools.web]".to_owned(),
+        remedy: format!(
+            "Start the server as a job, without the network: `bash` with `background = true`. \
+             For a server of this machine, {} has to be in `allowed_private_hosts` in [tools.web].",
+            target.host_and_port()
+        ),
+    }
 }
 
 /// Sends a request to the server of a job. The caller bounds the time.
@@ -85,6 +91,8 @@ pub(super) async fn send(
         Err(_) => return Err(Error::ConnectionTimeout),
     };
     let _ = tcp.set_nodelay(true);
+
+    // A request to the server itself has the host in a header, and only the path in its first line.
     let uri = request.uri();
     let host = uri.authority().map(|authority| HeaderValue::from_str(authority.as_str()));
     let path = uri.path_and_query().map_or("/", |path| path.as_str()).parse::<Uri>();
@@ -93,10 +101,11 @@ pub(super) async fn send(
     };
     request.headers_mut().insert(HOST, host);
     *request.uri_mut() = path;
+
     let mut builder = http1::Builder::new();
     builder.max_buf_size(headers).max_headers(MAX_HEADERS);
-    let shaken = builder.handshake(TokioIo::new(tcp)).await;
-    let (mut sender, connection) = shaken.map_err(|error| Error::from_hyper(&error))?;
+    let handshake = builder.handshake(TokioIo::new(tcp)).await;
+    let (mut sender, connection) = handshake.map_err(|error| Error::from_hyper(&error))?;
     // A failure of the connection is an error of the answer.
     let task = tokio::spawn(async move { drop(connection.await) });
     let connection = Connection(task.abort_handle());

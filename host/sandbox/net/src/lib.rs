@@ -94,18 +94,18 @@ impl Egress {
         }
     }
 
-    /// The settings of the requests.
+    /// Returns the settings of the requests.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Whether a secret of this name is configured for requests.
+    /// Checks whether a secret of this name is configured for requests.
     pub fn has_secret(&self, name: &str) -> bool {
         self.settings.secrets.iter().any(|secret| secret.rule.name == name)
     }
 
-    /// The client. It is made when it is first needed, because reading the certificate authorities
-    /// is slow and most processes make no request.
+    /// Returns the client. It is made when it is first needed, because reading the certificate
+    /// authorities is slow and most processes make no request.
     async fn client(&self) -> Result<&HttpClient, Error> {
         self.client.get_or_try_init(|| self.new_client()).await
     }
@@ -132,14 +132,14 @@ impl Egress {
         Ok(client.build(builder.wrap_connector(Connector::new(settings))))
     }
 
-    /// The value of a secret. It is read when it is first needed.
+    /// Returns the value of a secret. It is read when it is first needed.
     async fn secret(&self, index: usize) -> Result<&str, Error> {
         let secret = &self.settings.secrets[index];
         let value = self.values[index].get_or_try_init(|| read_secret(secret)).await?;
         Ok(value.expose())
     }
 
-    /// From now on, answers are searched for all secrets that were read so far.
+    /// Makes the redaction of answers cover all secrets that were read so far.
     fn update_echoes(&self) {
         // The lock is taken before the secrets are counted, so that neither of two concurrent
         // requests restores an older list.
@@ -149,26 +149,29 @@ impl Egress {
         if echoes.as_ref().is_some_and(|echoes| echoes.secrets == count) {
             return;
         }
-        let secrets = self.settings.secrets.iter().zip(&self.values);
-        let known = secrets
-            .filter_map(|(secret, value)| Some((secret.rule.name.as_str(), value.get()?.expose())));
-        *echoes = Echoes::from_secrets(known).map(Arc::new);
+        let mut secrets = Vec::new();
+        for (secret, value) in self.settings.secrets.iter().zip(&self.values) {
+            if let Some(value) = value.get() {
+                secrets.push((secret.rule.name.as_str(), value.expose()));
+            }
+        }
+        *echoes = Echoes::from_secrets(secrets).map(Arc::new);
     }
 
-    /// The text without the secrets that were put into requests so far. `None` if it has none of
-    /// them. A guest can rewrite an answer so that a hidden secret shows.
+    /// Returns the text without the secrets that were put into requests so far. Returns `None` if
+    /// it has none of them. A guest can rewrite an answer so that a hidden secret shows.
     pub fn without_secrets(&self, text: &str) -> Option<String> {
-        let without = self.without_secrets_in(text.as_bytes())?;
-        Some(String::from_utf8_lossy(&without).into_owned())
+        let redacted = self.without_secrets_in(text.as_bytes())?;
+        Some(String::from_utf8_lossy(&redacted).into_owned())
     }
 
-    /// The bytes without the secrets that were put into requests so far. `None` if they have none
-    /// of them.
+    /// Returns the bytes without the secrets that were put into requests so far. Returns `None` if
+    /// they have none of them.
     pub fn without_secrets_in(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         self.echoes()?.redact(bytes)
     }
 
-    /// Whether a secret was put into a request so far.
+    /// Checks whether a secret was put into a request so far.
     pub fn knows_secrets(&self) -> bool {
         self.echoes().is_some()
     }

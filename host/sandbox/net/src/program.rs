@@ -38,25 +38,28 @@ pub enum SecretProgramError {
     Status(ExitStatus),
 }
 
-/// The program that `name` stands for: an absolute path, or a program in one of the absolute
-/// folders of `path`, which has the form of `PATH`. Programs in the working directory are not
-/// found.
+/// Finds the program with this name: an absolute path, or a program in one of the absolute folders
+/// of `path`, which has the form of `PATH`. Programs in the working directory are not found.
 pub(super) fn find(name: &str, path: &OsStr) -> Option<PathBuf> {
-    looked_for(name, path).pop().filter(|path| is_program(path))
+    let last = search_places(name, path).pop()?;
+    if is_program(&last) { Some(last) } else { None }
 }
 
-/// The places where a program is looked for, up to the place where it is.
-pub(super) fn looked_for(name: &str, path: &OsStr) -> Vec<PathBuf> {
-    let mut places = Vec::new();
-    let folders = if name.contains('/') {
-        vec![PathBuf::new()]
+/// Returns the places where a program is searched, up to the place of the program.
+pub(super) fn search_places(name: &str, path: &OsStr) -> Vec<PathBuf> {
+    let candidates: Vec<PathBuf> = if name.contains('/') {
+        vec![PathBuf::from(name)]
     } else {
-        std::env::split_paths(path).collect()
+        std::env::split_paths(path).map(|folder| folder.join(name)).collect()
     };
-    for place in folders.iter().map(|folder| folder.join(name)).filter(|path| path.is_absolute()) {
-        let is_it = is_program(&place);
-        places.push(place);
-        if is_it {
+    let mut places = Vec::new();
+    for candidate in candidates {
+        if !candidate.is_absolute() {
+            continue;
+        }
+        let is_found = is_program(&candidate);
+        places.push(candidate);
+        if is_found {
             break;
         }
     }
@@ -112,7 +115,7 @@ impl Group {
         // The buffer never grows, so no copy of the secret is left in memory.
         let mut bytes = Zeroizing::new(vec![0; most + 1]);
         let mut length = 0;
-        let mut open = true;
+        let mut is_open = true;
         loop {
             let remaining = deadline.saturating_duration_since(Instant::now());
             if remaining.is_zero() {
@@ -121,15 +124,18 @@ impl Group {
             let timeout =
                 Timespec::try_from(remaining).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
             let mut polled = vec![PollFd::new(&ended, PollFlags::IN)];
-            polled.extend(open.then(|| PollFd::new(&stdout, PollFlags::IN)));
+            if is_open {
+                polled.push(PollFd::new(&stdout, PollFlags::IN));
+            }
             poll(&mut polled, Some(&timeout))?;
             // Checked before the output is read: if the program has ended, all its output is there.
             let has_ended = !polled[0].revents().is_empty();
             drop(polled);
-            while open {
+
+            while is_open {
                 match stdout.read(&mut bytes[length..]) {
                     Ok(0) if length == bytes.len() => return Err(ErrorKind::FileTooLarge.into()),
-                    Ok(0) => open = false,
+                    Ok(0) => is_open = false,
                     Ok(read) => length += read,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -146,17 +152,16 @@ impl Group {
         }
     }
 
+    /// Ends all processes of the group.
     fn end(&mut self) -> std::io::Result<ExitStatus> {
-        // Before `wait` releases the process ID, which another group could get.
+        // The group is killed before `wait` releases the process ID, which another group could get.
         let _ = rustix::process::kill_process_group(self.pid()?, Signal::KILL);
         self.0.wait()
     }
 
     fn pid(&self) -> std::io::Result<Pid> {
-        i32::try_from(self.0.id())
-            .ok()
-            .and_then(Pid::from_raw)
-            .ok_or_else(|| ErrorKind::InvalidData.into())
+        let number = i32::try_from(self.0.id()).map_err(|_| ErrorKind::InvalidData)?;
+        Pid::from_raw(number).ok_or_else(|| ErrorKind::InvalidData.into())
     }
 }
 

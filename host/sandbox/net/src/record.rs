@@ -29,9 +29,10 @@ pub(super) struct Record {
 }
 
 impl Record {
+    /// Adds a request to the report of its call.
     pub(super) fn begin(report: &Arc<Report>, obstacle: &Arc<LastObstacle>, method: &str) -> Self {
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let requested = RequestRecord {
+        let request = RequestRecord {
             began,
             method: neutral_line(cut(method, 32)),
             url: String::new(),
@@ -46,7 +47,7 @@ impl Record {
             refused: false,
         };
         Self {
-            index: report.requested(requested),
+            index: report.requested(request),
             report: Arc::clone(report),
             obstacle: Arc::clone(obstacle),
             started_at: Instant::now(),
@@ -117,23 +118,21 @@ impl Drop for Record {
     }
 }
 
-/// A URL without secrets: without values of its query whose names say that they are secret, and
-/// without text that has the form of a secret.
+/// Returns a URL without secrets: without values of its query whose names say that they are secret,
+/// and without text that has the form of a secret.
 pub(super) fn redacted_url(url: &Url) -> String {
     let mut redacted = url.clone();
     redacted.set_fragment(None);
-    if url.query().is_some() {
-        let pairs: Vec<(String, String)> = url
-            .query_pairs()
-            .map(|(name, value)| {
-                (name.to_string(), redaction::field(&name, &value, Keys::Settings).into_owned())
-            })
-            .collect();
-        let changed =
-            url.query_pairs().zip(&pairs).any(|((_, before), (_, after))| before != *after);
-        if changed {
-            redacted.query_pairs_mut().clear().extend_pairs(pairs);
-        }
+    let mut pairs = Vec::new();
+    let mut has_changed = false;
+    for (name, value) in url.query_pairs() {
+        let redacted_value = redaction::field(&name, &value, Keys::Settings).into_owned();
+        has_changed = has_changed || redacted_value != value;
+        pairs.push((name.into_owned(), redacted_value));
+    }
+    // Otherwise the query keeps its spelling.
+    if has_changed {
+        redacted.query_pairs_mut().clear().extend_pairs(pairs);
     }
     redaction::owned(neutral_line(cut(redacted.as_str(), MAX_URL)), Keys::Text)
 }

@@ -3,8 +3,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, PROXY_AUTHORIZATION};
+use http::{HeaderMap, HeaderValue};
 use toolhold_policy::egress::Target;
 use url::Url;
 
@@ -38,38 +38,37 @@ struct Redirect {
 }
 
 impl Redirects {
-    /// The number of redirects that led to a URL.
+    /// Returns the number of redirects that led to a URL.
     pub(super) fn hop(&self, url: &Url) -> u32 {
         let redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let to = without_fragment(url);
         redirects.iter().find(|redirect| redirect.to == to).map_or(0, |redirect| redirect.hop)
     }
 
-    /// The origin that redirected to a URL.
+    /// Returns the origin that redirected to a URL.
     pub(super) fn source(&self, url: &Url) -> Option<String> {
         let redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let to = without_fragment(url);
         redirects.iter().find(|redirect| redirect.to == to).map(|redirect| redirect.from.clone())
     }
 
-    /// Whether a redirect from another origin led to a URL.
+    /// Checks whether a redirect from another origin led to a URL.
     pub(super) fn is_from_elsewhere(&self, url: &Url) -> bool {
         let redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let to = without_fragment(url);
         redirects.iter().any(|redirect| redirect.to == to && redirect.changes_origin)
     }
 
-    /// The number of redirects that led to a request. If one of them changed the origin, the
-    /// credentials are removed from `headers`.
+    /// Returns the number of redirects that led to a request. If one of them changed the origin,
+    /// the credentials are removed from `headers`.
     ///
     /// # Errors
     ///
     /// [`Error::Redirects`] if there are too many.
     pub(super) fn follow(&self, url: &Url, headers: &mut HeaderMap) -> Result<u32, Error> {
         let redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(redirect) =
-            redirects.iter().rev().find(|redirect| redirect.to == without_fragment(url))
-        else {
+        let to = without_fragment(url);
+        let Some(redirect) = redirects.iter().rev().find(|redirect| redirect.to == to) else {
             return Ok(0);
         };
         if redirect.hop > MAX_REDIRECTS {
@@ -95,37 +94,33 @@ impl Redirects {
         if !status.is_redirection() {
             return;
         }
-        let Some(to) =
-            headers.get(http::header::LOCATION).and_then(|to| url.join(to.to_str().ok()?).ok())
-        else {
+        let Some(to) = headers.get(http::header::LOCATION).and_then(|to| resolve(url, to)) else {
             return;
         };
-        // In the normal form that the request for it will have. A URL without one can't be
-        // requested.
-        let Some(to) =
-            Target::with_url(to.as_str()).ok().and_then(|(_, text)| Url::parse(&text).ok())
-        else {
-            return;
+        let mut redirect = Redirect {
+            from: url.origin().ascii_serialization(),
+            to: without_fragment(&to),
+            hop: hop + 1,
+            changes_origin: to.origin() != url.origin(),
         };
-        let changes_origin = to.origin() != url.origin();
-        let mut redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // If the URL is known, its count and its change of origin stay, so a loop doesn't start the
         // count again.
-        let to = without_fragment(&to);
-        let known = redirects.iter().filter(|known| known.to == to).fold(
-            (hop + 1, changes_origin),
-            |(hop, changes_origin), known| {
-                (hop.max(known.hop), changes_origin || known.changes_origin)
-            },
-        );
-        redirects.retain(|known| known.to != to);
-        redirects.push(Redirect {
-            from: url.origin().ascii_serialization(),
-            to,
-            hop: known.0,
-            changes_origin: known.1,
-        });
+        let mut redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for known in redirects.iter().filter(|known| known.to == redirect.to) {
+            redirect.hop = redirect.hop.max(known.hop);
+            redirect.changes_origin = redirect.changes_origin || known.changes_origin;
+        }
+        redirects.retain(|known| known.to != redirect.to);
+        redirects.push(redirect);
     }
+}
+
+/// Returns the URL of a redirect in the normal form that the request for it will have. Returns
+/// `None` if there is no such form: then the URL can't be requested.
+fn resolve(url: &Url, location: &HeaderValue) -> Option<Url> {
+    let joined = url.join(location.to_str().ok()?).ok()?;
+    let (_, normal) = Target::with_url(joined.as_str()).ok()?;
+    Url::parse(&normal).ok()
 }
 
 fn without_fragment(url: &Url) -> Url {
@@ -137,7 +132,7 @@ fn without_fragment(url: &Url) -> Url {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::{HeaderValue, StatusCode};
+    use http::StatusCode;
 
     fn url(text: &str) -> Url {
         Url::parse(text).expect("it is valid")

@@ -14,7 +14,7 @@ use toolhold_contract::text::shell_word;
 use toolhold_policy::egress::SecretRule;
 use zeroize::Zeroizing;
 
-use super::program::{SecretProgramError, find, looked_for, output};
+use super::program::{SecretProgramError, find, output, search_places};
 
 /// The most bytes of a secret.
 const MAX_BYTES: usize = 4096;
@@ -46,7 +46,7 @@ impl SecretValue {
         Self(Zeroizing::new(text))
     }
 
-    /// The text of the secret.
+    /// Returns the text of the secret.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -76,14 +76,12 @@ pub enum SecretSource {
 }
 
 impl SecretSource {
-    /// The places where the program that prints it is looked for, up to the place where it is. A
-    /// program that is put there runs.
+    /// Returns the places where the program that prints the secret is searched, up to the place of
+    /// the program. A program that is put there runs.
     pub fn program_places(&self) -> Vec<PathBuf> {
-        let program = match self {
-            Self::Command(words) => words.first().map_or("", String::as_str),
-            Self::Variable { .. } | Self::File(_) => return Vec::new(),
-        };
-        looked_for(program, &path())
+        let Self::Command(words) = self else { return Vec::new() };
+        let program = words.first().map_or("", String::as_str);
+        search_places(program, &path())
     }
 }
 
@@ -169,11 +167,16 @@ pub fn examine(source: &SecretSource) -> Result<Option<String>, SecretError> {
     match source {
         SecretSource::Variable { value: Some(_), .. } => Ok(None),
         SecretSource::Variable { name, value: None } => Err(SecretError::NoVariable(name.clone())),
-        SecretSource::File(path) => open_file(path).map(|(_, mode)| mode_warning(path, mode)),
+        SecretSource::File(path) => {
+            let (_, mode) = open_file(path)?;
+            Ok(mode_warning(path, mode))
+        }
         SecretSource::Command(words) => {
             let program = words.first().map_or("", String::as_str);
-            let found = find(program, &self::path());
-            found.map(|_| None).ok_or_else(|| SecretError::ProgramNotFound(program.to_owned()))
+            match find(program, &path()) {
+                Some(_) => Ok(None),
+                None => Err(SecretError::ProgramNotFound(program.to_owned())),
+            }
         }
     }
 }
@@ -219,9 +222,12 @@ fn read_with(
 }
 
 fn parse_value(bytes: &[u8]) -> Result<Arc<SecretValue>, SecretFormError> {
-    let bytes =
-        bytes.strip_suffix(b"\n").map_or(bytes, |line| line.strip_suffix(b"\r").unwrap_or(line));
-    validate(bytes).map(|text| Arc::new(SecretValue::new(text.to_owned())))
+    let mut line = bytes;
+    if let Some(without_newline) = bytes.strip_suffix(b"\n") {
+        line = without_newline.strip_suffix(b"\r").unwrap_or(without_newline);
+    }
+    let text = validate(line)?;
+    Ok(Arc::new(SecretValue::new(text.to_owned())))
 }
 
 /// Checks that a secret can be put into any request unchanged, and can't split a header.
@@ -232,13 +238,11 @@ fn validate(bytes: &[u8]) -> Result<&str, SecretFormError> {
         MIN_BYTES..=MAX_BYTES => {}
         _ => return Err(SecretFormError::Long),
     }
-    let fits = bytes.iter().all(|byte| (b' '..=b'~').contains(byte))
-        && bytes.first() != Some(&b' ')
-        && bytes.last() != Some(&b' ');
-    match std::str::from_utf8(bytes) {
-        Ok(text) if fits => Ok(text),
-        _ => Err(SecretFormError::Characters),
+    let is_printable = bytes.iter().all(|byte| (b' '..=b'~').contains(byte));
+    if !is_printable || bytes.starts_with(b" ") || bytes.ends_with(b" ") {
+        return Err(SecretFormError::Characters);
     }
+    std::str::from_utf8(bytes).map_err(|_| SecretFormError::Characters)
 }
 
 /// Opens a file and returns its mode. The mode is that of the open file: the path could name
@@ -258,12 +262,14 @@ fn open_file(path: &Path) -> Result<(File, u32), SecretError> {
     Ok((file, status.mode()))
 }
 
+/// Returns a warning if the mode of a file lets other users access it.
 fn mode_warning(path: &Path, mode: u32) -> Option<String> {
-    (mode & 0o077 != 0).then(|| {
-        let shown = path.display().to_string();
-        let word = shell_word(&shown);
-        format!("other users can read or change the secret in {shown}: run `chmod 600 {word}`")
-    })
+    if mode & 0o077 == 0 {
+        return None;
+    }
+    let shown = path.display().to_string();
+    let word = shell_word(&shown);
+    Some(format!("other users can read or change the secret in {shown}: run `chmod 600 {word}`"))
 }
 
 #[cfg(test)]

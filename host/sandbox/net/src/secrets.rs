@@ -45,8 +45,9 @@ impl Egress {
                     headers.insert(name, value);
                 }
                 Placement::Query { name } => {
+                    // The secret replaces a value of the guest.
                     let others: Vec<(String, String)> =
-                        url.query_pairs().into_owned().filter(|(known, _)| known != name).collect();
+                        url.query_pairs().into_owned().filter(|(other, _)| other != name).collect();
                     url.query_pairs_mut().clear().extend_pairs(others).append_pair(name, value);
                 }
             }

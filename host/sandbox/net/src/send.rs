@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT_ENCODING, HeaderName, HeaderValue, USER_AGENT};
-use http::{Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -19,7 +19,7 @@ use super::answer::{Answer, Bounds, TimeoutTexts};
 use super::check::{Check, CheckedRequest, Scope};
 use super::record::{LastObstacle, Record};
 use super::redirects::Redirects;
-use super::{Egress, Error, Obstacle, RequestPermit, Settings, jobs};
+use super::{Echoes, Egress, Error, Obstacle, RequestPermit, Settings, jobs};
 
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Error>;
@@ -68,7 +68,7 @@ impl fmt::Debug for Requests {
 }
 
 impl Requests {
-    /// The requests of a new call.
+    /// Prepares the requests of a new call.
     pub fn new(egress: Arc<Egress>, scope: Scope) -> Self {
         Self {
             egress,
@@ -80,17 +80,17 @@ impl Requests {
         }
     }
 
-    /// The requests of the plugin that the call belongs to.
+    /// Returns the requests of the plugin that the call belongs to.
     pub fn egress(&self) -> &Egress {
         &self.egress
     }
 
-    /// The requests that rules denied.
+    /// Takes the requests that rules denied.
     pub fn take_refused(&self) -> Denials {
         std::mem::take(&mut *self.denials.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The last obstacle of the call's requests.
+    /// Takes the last obstacle of the call's requests.
     pub fn take_obstacle(&self) -> Option<Obstacle> {
         self.obstacle.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -112,32 +112,38 @@ impl Requests {
         B: http_body::Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let mut record =
-            Some(Record::begin(&self.scope.report, &self.obstacle, request.method().as_str()));
-        let sent = self.try_send(request, timeouts, &mut record).await;
-        if let Err(error) = &sent {
-            match error {
-                // The operator has to fix these, and the guest doesn't get the details.
-                Error::Secret(..) | Error::Setup(_) => {
-                    tracing::warn!(target: "toolhold::egress", "a request failed: {error}");
-                }
-                _ => tracing::debug!(target: "toolhold::egress", "a request failed: {error}"),
-            }
-            if let Some(record) = &record {
-                record.set_failure(error);
-            }
-            if let Some(denial) = error.denial() {
-                let mut denials = self.denials.lock().unwrap_or_else(PoisonError::into_inner);
-                if denials.first.is_none() {
-                    denials.first = Some(Box::new(denial.clone()));
-                    denials.suggestion = matches!(error, Error::NoJob(_)).then_some(jobs::REPEAT);
-                }
-                denials.count += 1;
-            }
+        let method = request.method().as_str();
+        let mut record = Some(Record::begin(&self.scope.report, &self.obstacle, method));
+        let answer = self.try_send(request, timeouts, &mut record).await;
+        if let Err(error) = &answer {
+            self.record_failure(error, record.as_ref());
         }
-        sent
+        answer
     }
 
+    fn record_failure(&self, error: &Error, record: Option<&Record>) {
+        match error {
+            // The operator has to fix these, and the guest doesn't get the details.
+            Error::Secret(..) | Error::Setup(_) => {
+                tracing::warn!(target: "toolhold::egress", "a request failed: {error}");
+            }
+            _ => tracing::debug!(target: "toolhold::egress", "a request failed: {error}"),
+        }
+        if let Some(record) = record {
+            record.set_failure(error);
+        }
+        let Some(denial) = error.denial() else { return };
+        let mut denials = self.denials.lock().unwrap_or_else(PoisonError::into_inner);
+        if denials.first.is_none() {
+            denials.first = Some(Box::new(denial.clone()));
+            let waits_for_job = matches!(error, Error::NoJob(_));
+            denials.suggestion = if waits_for_job { Some(jobs::REPEAT) } else { None };
+        }
+        denials.count += 1;
+    }
+
+    /// Sends a request. The answer takes the `record` with it; after a failure, the record is still
+    /// there.
     async fn try_send<B>(
         &self,
         request: Request<B>,
@@ -151,78 +157,67 @@ impl Requests {
         let Settings { limits, time_key, .. } = &*self.egress.settings;
         let end = Instant::now() + limits.time;
         let idle = timeouts.between_bytes.unwrap_or(limits.idle).min(limits.idle);
-        let timeout_texts = TimeoutTexts {
+        let mut timeout_texts = TimeoutTexts {
             end: format!("{time_key} limits a request to {} s", limits.time.as_secs()),
-            idle: (idle == limits.idle)
-                .then(|| format!("no data arrived for {} s", idle.as_secs())),
+            idle: None,
         };
+        if idle == limits.idle {
+            timeout_texts.idle = Some(format!("no data arrived for {} s", idle.as_secs()));
+        }
         // The answer can't be kept for later calls: whether it changed can't be checked without a
         // request.
         self.scope.report.mark_incomplete();
+
         let (parts, body) = request.into_parts();
         let open_record = record.as_ref().ok_or(Error::Busy)?;
         let check = Check { egress: &self.egress, scope: &self.scope, redirects: &self.redirects };
         let is_beyond_limit = self.count.fetch_add(1, Ordering::Relaxed) >= limits.requests;
         let checked = check.head(parts, open_record, is_beyond_limit)?;
-        // Before the body is read, so that the limit of requests also bounds the bodies in memory.
-        let mut permit =
-            match timeout_at(end, Arc::clone(&self.egress.permits).acquire_owned()).await {
-                Ok(Ok(permit)) => RequestPermit { _permit: permit, _connection: None },
-                _ => return Err(Error::Busy),
-            };
+        // The permit comes before the body is read, so that the limit of requests also bounds the
+        // bodies in memory.
+        let acquire = Arc::clone(&self.egress.permits).acquire_owned();
+        let Ok(Ok(permit)) = timeout_at(end, acquire).await else { return Err(Error::Busy) };
+        let mut permit = RequestPermit { _permit: permit, _connection: None };
         let body = match timeout_at(end, read_body(body, limits.request_body)).await {
             Ok(body) => body?,
             Err(_) => return Err(Error::Timeout(Some(timeout_texts.end))),
         };
         let (checked, body) = check.body(checked, body).await?;
+
         let checked_url = checked.url.clone();
         let hop = checked.hop;
         let has_body = checked.method != Method::HEAD;
-        let job =
-            checked.job_addresses.map(|to| (to, checked.target.clone(), checked.method.clone()));
+        let job = checked
+            .job_addresses
+            .map(|addresses| (addresses, checked.target.clone(), checked.method.clone()));
         let request = self.complete(checked, body, open_record).await?;
-        let first = timeouts
-            .first_byte
-            .and_then(|time| Instant::now().checked_add(time))
-            .unwrap_or(end)
-            .min(end);
+        let guest_end = timeouts.first_byte.and_then(|time| Instant::now().checked_add(time));
+        let first_end = guest_end.map_or(end, |guest_end| guest_end.min(end));
         let servers = self.scope.servers.clone();
         let answer = async {
             let Some((addresses, target, method)) = job else {
                 let client = self.egress.client().await?;
-                let answer = client.request(request).await;
-                return Ok((answer.map_err(|error| Error::from_client(&error))?, None));
+                return match client.request(request).await {
+                    Ok(answer) => Ok((answer, None)),
+                    Err(error) => Err(Error::from_client(&error)),
+                };
             };
             let server = jobs::find(servers, addresses, &target, &method).await?;
             let (answer, connection) =
                 jobs::send(server, request, limits.headers, open_record).await?;
             Ok((answer, Some(connection)))
         };
-        let mut response = match timeout_at(first, answer).await {
-            Ok(Ok((response, connection))) => {
-                permit._connection = connection;
-                response
-            }
+        let (mut response, connection) = match timeout_at(first_end, answer).await {
+            Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return Err(error),
-            Err(_) => return Err(Error::Timeout((first == end).then_some(timeout_texts.end))),
+            Err(_) if first_end == end => return Err(Error::Timeout(Some(timeout_texts.end))),
+            Err(_) => return Err(Error::Timeout(None)),
         };
+        permit._connection = connection;
+
         let echoes = self.egress.echoes();
         if let Some(echoes) = &echoes {
-            let secret_names: Vec<HeaderName> = response
-                .headers()
-                .keys()
-                .filter(|name| echoes.contains(name.as_str().as_bytes()))
-                .cloned()
-                .collect();
-            for name in secret_names {
-                response.headers_mut().remove(name);
-            }
-            for value in response.headers_mut().values_mut() {
-                if let Some(redacted) = echoes.redact(value.as_bytes()) {
-                    *value = HeaderValue::from_bytes(&redacted)
-                        .unwrap_or(HeaderValue::from_static("[REDACTED]"));
-                }
-            }
+            redact_headers(response.headers_mut(), echoes);
         }
         // With the redacted headers, because the guest follows the URL that it sees.
         self.redirects.record(&checked_url, hop, response.status(), response.headers());
@@ -234,7 +229,7 @@ impl Requests {
         guest_response(response, has_body, bounds, record, permit)
     }
 
-    /// The request as it is sent, with the secrets for it.
+    /// Makes the request that is sent, with the secrets for it.
     async fn complete(
         &self,
         checked: CheckedRequest,
@@ -258,13 +253,33 @@ impl Requests {
     }
 }
 
-/// The whole body of a guest's request.
+/// Removes headers whose names contain a secret, and redacts secrets in the values of the others.
+fn redact_headers(headers: &mut HeaderMap, echoes: &Echoes) {
+    let mut secret_names: Vec<HeaderName> = Vec::new();
+    for name in headers.keys() {
+        if echoes.contains(name.as_str().as_bytes()) {
+            secret_names.push(name.clone());
+        }
+    }
+    for name in secret_names {
+        headers.remove(name);
+    }
+    for value in headers.values_mut() {
+        if let Some(redacted) = echoes.redact(value.as_bytes()) {
+            *value = HeaderValue::from_bytes(&redacted)
+                .unwrap_or(HeaderValue::from_static("[REDACTED]"));
+        }
+    }
+}
+
+/// Reads the whole body of a guest's request.
 async fn read_body<B>(body: B, most: u64) -> Result<Bytes, Error>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let mut body = std::pin::pin!(Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX)));
+    let limit = usize::try_from(most).unwrap_or(usize::MAX);
+    let mut body = std::pin::pin!(Limited::new(body, limit));
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
         match frame {
@@ -276,7 +291,8 @@ where
     Ok(all.freeze())
 }
 
-/// The answer for the guest. `has_body` is false for an answer to HEAD, which only has a size.
+/// Makes the answer for the guest. `has_body` is false for an answer to HEAD, which only has a
+/// size.
 fn guest_response(
     response: Response<Incoming>,
     has_body: bool,
@@ -291,7 +307,7 @@ fn guest_response(
     } else {
         Body::default()
     };
-    // A new response, without the client's extensions.
+    // The guest gets a new response, without the client's extensions.
     let mut response = Response::new(body);
     *response.status_mut() = parts.status;
     *response.headers_mut() = headers;

@@ -30,7 +30,7 @@ pub enum AuthorityError {
     /// The file can't be read.
     #[error(transparent)]
     Pem(#[from] pem::Error),
-    /// The file has nothing in it.
+    /// The file has no certificate.
     #[error("it has no certificate in PEM form")]
     Empty,
     /// One of its certificates isn't valid.
@@ -39,7 +39,7 @@ pub enum AuthorityError {
 }
 
 impl TrustStore {
-    /// The TLS configuration of a client. The first call is slow.
+    /// Returns the TLS configuration of a client. The first call is slow.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl TrustStore {
     }
 }
 
-/// The number of certificates in the file of an authority.
+/// Returns the number of certificates in the file of an authority.
 ///
 /// # Errors
 ///
@@ -59,7 +59,9 @@ impl TrustStore {
 pub fn examine_authority(path: &Path) -> Result<usize, AuthorityError> {
     let certificates = read_certificates(path)?;
     let mut roots = RootCertStore::empty();
-    certificates.iter().try_for_each(|certificate| roots.add(certificate.clone()))?;
+    for certificate in &certificates {
+        roots.add(certificate.clone())?;
+    }
     Ok(certificates.len())
 }
 
@@ -68,6 +70,14 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Author
     if certificates.is_empty() { Err(AuthorityError::Empty) } else { Ok(certificates) }
 }
 
+fn add_authority(roots: &mut RootCertStore, path: &Path) -> Result<(), AuthorityError> {
+    for certificate in read_certificates(path)? {
+        roots.add(certificate)?;
+    }
+    Ok(())
+}
+
+/// Reads the authorities of this machine and the operator's own, and makes a configuration.
 fn read(own: &[PathBuf]) -> Result<ClientConfig, TrustError> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
@@ -79,15 +89,10 @@ fn read(own: &[PathBuf]) -> Result<ClientConfig, TrustError> {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
     for path in own {
-        let certificates = read_certificates(path)
+        add_authority(&mut roots, path)
             .map_err(|source| TrustError::Authority { path: path.clone(), source })?;
-        for certificate in certificates {
-            roots.add(certificate).map_err(|error| TrustError::Authority {
-                path: path.clone(),
-                source: error.into(),
-            })?;
-        }
     }
+
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use toolhold_policy::spelling::{REACH, Readings, is_escape};
 
-/// Finds secrets in data from a sender who knows them: as they are, in base64 at any offset of the
-/// encoded text, and in hexadecimal. Any character of these forms may be
+/// A search for secrets in data from a sender who knows them: as they are, in base64 at any offset
+/// of the encoded text, and in hexadecimal. Any character of these forms may be
 /// [escaped](toolhold_policy::spelling).
 #[derive(Debug)]
 pub struct Echoes {
@@ -41,7 +41,8 @@ const MAX_PARTIAL: usize = 256;
 const PIECE: usize = 64 * 1024;
 
 impl Echoes {
-    /// Makes it for secrets, given as pairs of name and value. `None` if there is no form to find.
+    /// Makes a search for secrets, given as pairs of name and value. Returns `None` if there is no
+    /// form to find.
     pub fn from_secrets<'s>(secrets: impl IntoIterator<Item = (&'s str, &'s str)>) -> Option<Self> {
         let mut echoes = Self {
             nodes: vec![Node::default()],
@@ -57,13 +58,14 @@ impl Echoes {
                 echoes.add(&form);
             }
         }
-        (echoes.nodes.len() > 1).then_some(echoes)
+        // With the root alone, there is no form.
+        if echoes.nodes.len() > 1 { Some(echoes) } else { None }
     }
 
     /// Adds a form of the latest secret.
     fn add(&mut self, form: &[u8]) {
-        let pair = usize::from(form[0]) << 8 | usize::from(form[1]);
-        self.pairs[pair >> 6] |= 1 << (pair & 63);
+        let (word, bit) = pair_position(form[0], form[1]);
+        self.pairs[word] |= 1 << bit;
         let mut node = 0;
         for byte in form {
             node = match self.step(node, *byte) {
@@ -82,37 +84,45 @@ impl Echoes {
         self.nodes[node].secret.get_or_insert(self.secrets - 1);
     }
 
+    /// Returns the child of a node for a byte.
     fn step(&self, node: usize, byte: u8) -> Option<usize> {
         if node == 0 {
-            return Some(self.first[usize::from(byte)]).filter(|next| *next > 0);
+            let next = self.first[usize::from(byte)];
+            return if next > 0 { Some(next) } else { None };
         }
-        self.nodes[node].next.iter().find(|(known, _)| *known == byte).map(|(_, next)| *next)
+        let child = self.nodes[node].next.iter().find(|(known, _)| *known == byte);
+        child.map(|(_, next)| *next)
     }
 
-    /// Whether no form begins with the first of two bytes.
+    /// Checks whether no form begins with the first of two bytes.
     fn begins_no_form(&self, byte: u8, next: u8) -> bool {
-        let pair = usize::from(byte) << 8 | usize::from(next);
-        !is_escape(byte)
-            && (self.first[usize::from(byte)] == 0
-                || !is_escape(next) && self.pairs[pair >> 6] >> (pair & 63) & 1 == 0)
+        if is_escape(byte) {
+            return false;
+        }
+        if self.first[usize::from(byte)] == 0 {
+            return true;
+        }
+        // The second byte of the form may be escaped.
+        let (word, bit) = pair_position(byte, next);
+        !is_escape(next) && self.pairs[word] >> bit & 1 == 0
     }
 
-    /// Whether `bytes` contain one of the secrets.
+    /// Checks whether `bytes` contain one of the secrets.
     pub(super) fn contains(&self, bytes: &[u8]) -> bool {
         let mut redactor = EchoRedactor::default();
-        let found = bytes.chunks(PIECE).any(|piece| {
+        for piece in bytes.chunks(PIECE) {
             redactor.scan(self, piece, false);
+            if !redactor.matches.is_empty() {
+                return true;
+            }
             // Only the matches matter here, so the scanned bytes are dropped.
             redactor.discard_scanned();
-            !redactor.matches.is_empty()
-        });
-        found || {
-            redactor.scan(self, b"", true);
-            !redactor.matches.is_empty()
         }
+        redactor.scan(self, b"", true);
+        !redactor.matches.is_empty()
     }
 
-    /// The bytes with marks in place of the secrets. `None` if no secret was found.
+    /// Returns the bytes with marks in place of the secrets. Returns `None` if no secret was found.
     pub fn redact(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut redactor = EchoRedactor::default();
         let mut out = Vec::new();
@@ -120,8 +130,15 @@ impl Echoes {
             out.extend(redactor.redact_piece(self, piece, false));
         }
         out.extend(redactor.redact_piece(self, b"", true));
-        redactor.has_redacted.then_some(out)
+        if redactor.has_redacted { Some(out) } else { None }
     }
+}
+
+/// Returns the place of a pair of bytes in [`Echoes::pairs`]: the index of its word of 64 bits, and
+/// the number of its bit.
+fn pair_position(byte: u8, next: u8) -> (usize, usize) {
+    let pair = usize::from(byte) * 256 + usize::from(next);
+    (pair / 64, pair % 64)
 }
 
 /// Redacts secrets in bytes that come in pieces.
@@ -162,19 +179,18 @@ impl EchoRedactor {
     /// secret are held back, unless this is the last piece (`end`).
     pub(super) fn redact_piece(&mut self, echoes: &Echoes, piece: &[u8], end: bool) -> Vec<u8> {
         self.scan(echoes, piece, end);
-        let first = self
-            .partial
-            .iter()
-            .chain(self.later.values().flatten())
-            .map(|partial| partial.start)
-            .min();
-        let sure = if end { self.buffer.len() } else { first.unwrap_or(self.scanned) };
+
+        // The bytes up to here are in no partial match.
+        let partial = self.partial.iter().chain(self.later.values().flatten());
+        let first_partial = partial.map(|partial| partial.start).min();
+        let ready = if end { self.buffer.len() } else { first_partial.unwrap_or(self.scanned) };
         // Of matches with the same start, the longest first.
         self.matches.sort_unstable_by_key(|found| (found.start, std::cmp::Reverse(found.end)));
-        let ready = self.matches.partition_point(|found| found.start < sure);
-        let mut out = Vec::with_capacity(sure);
+        let ready_matches = self.matches.partition_point(|found| found.start < ready);
+
+        let mut out = Vec::with_capacity(ready);
         let mut done = self.replaced;
-        for found in self.matches.drain(..ready) {
+        for found in self.matches.drain(..ready_matches) {
             if found.start >= done {
                 out.extend_from_slice(&self.buffer[done..found.start]);
                 out.extend_from_slice(echoes.marks[found.secret].as_bytes());
@@ -183,16 +199,16 @@ impl EchoRedactor {
             // A match that overlaps with the one before shares its mark.
             done = done.max(found.end);
         }
-        if done < sure {
-            out.extend_from_slice(&self.buffer[done..sure]);
-            done = sure;
+        if done < ready {
+            out.extend_from_slice(&self.buffer[done..ready]);
+            done = ready;
         }
         self.replaced = done;
         self.discard_to(done.min(self.scanned));
         out
     }
 
-    /// Adds a piece and scans it for matches.
+    /// Adds a piece and scans it for matches. `end`: whether it is the last piece.
     fn scan(&mut self, echoes: &Echoes, piece: &[u8], end: bool) {
         self.buffer.extend_from_slice(piece);
         let from = self.scanned;
@@ -202,8 +218,10 @@ impl EchoRedactor {
         } else {
             Readings::default()
         };
+
         let mut partial = Vec::new();
         loop {
+            // Most bytes begin no form and are skipped fast.
             if self.partial.is_empty() && self.later.is_empty() {
                 let plain = self.buffer[self.scanned..]
                     .windows(2)
@@ -215,6 +233,7 @@ impl EchoRedactor {
             if is_escape(byte) && !end && self.scanned + REACH > self.buffer.len() {
                 break;
             }
+
             let position = self.scanned;
             self.scanned += 1;
             partial.clear();
@@ -259,12 +278,13 @@ impl EchoRedactor {
         }
     }
 
-    /// Drops the scanned bytes without returning them.
+    /// Drops the scanned bytes. They aren't returned.
     fn discard_scanned(&mut self) {
         self.replaced = self.scanned;
         self.discard_to(self.scanned);
     }
 
+    /// Removes the bytes before a position, and makes all positions relative to it.
     fn discard_to(&mut self, position: usize) {
         self.buffer.drain(..position);
         self.scanned -= position;
@@ -279,13 +299,13 @@ impl EchoRedactor {
             partial.start = partial.start.saturating_sub(position);
         }
         for found in &mut self.matches {
-            (found.start, found.end) =
-                (found.start.saturating_sub(position), found.end.saturating_sub(position));
+            found.start = found.start.saturating_sub(position);
+            found.end = found.end.saturating_sub(position);
         }
     }
 }
 
-/// The forms of one secret.
+/// Returns the forms of one secret.
 fn forms(secret: &str) -> Vec<Vec<u8>> {
     let bytes = secret.as_bytes();
     let mut forms = vec![
@@ -299,33 +319,36 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
     ];
     // A secret can itself be base64, for example of a user name and a password. Then the decoded
     // text is secret too.
-    let decoded = STANDARD.decode(secret).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    if let Some(decoded) = decoded
-        .filter(|text| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() || c == ' '))
-    {
-        forms.extend(
-            decoded
-                .split_once(':')
-                .map(|(_, password)| password.to_owned())
-                .filter(|password| password.len() >= MIN_FORM),
-        );
+    if let Some(decoded) = decoded_text(secret) {
+        if let Some((_, password)) = decoded.split_once(':')
+            && password.len() >= MIN_FORM
+        {
+            forms.push(password.to_owned());
+        }
         forms.push(decoded);
     }
-    // Base64 turns three bytes into four characters. So a secret has three forms, for each offset
-    // within three bytes. The first and the last character also depend on the bytes next to the
-    // secret, and are left out.
-    for before in 0..3 {
-        let mut padded = vec![0; before];
+    // Base64 turns three bytes into four characters of six bits each. So a secret has three forms,
+    // for each offset within three bytes. The first and the last character also depend on the bytes
+    // next to the secret, and are left out.
+    for offset in 0..3 {
+        let mut padded = vec![0; offset];
         padded.extend_from_slice(bytes);
-        let skipped = (before * 8).div_ceil(6);
-        let whole = padded.len() * 8 / 6;
+        let start = (offset * 8).div_ceil(6);
+        let end = padded.len() * 8 / 6;
         for engine in [&STANDARD, &URL_SAFE] {
             let encoded = engine.encode(&padded);
-            forms.extend(encoded.get(skipped..whole).map(str::to_owned));
+            forms.extend(encoded.get(start..end).map(str::to_owned));
         }
     }
     let wide = [utf16(secret, u16::to_le_bytes), utf16(secret, u16::to_be_bytes)];
     forms.into_iter().map(String::into_bytes).chain(wide).collect()
+}
+
+/// Decodes base64. Returns `None` if the result isn't printable text.
+fn decoded_text(secret: &str) -> Option<String> {
+    let text = String::from_utf8(STANDARD.decode(secret).ok()?).ok()?;
+    let is_printable = text.chars().all(|c| c.is_ascii_graphic() || c == ' ');
+    if is_printable && !text.is_empty() { Some(text) } else { None }
 }
 
 fn utf16(text: &str, order: fn(u16) -> [u8; 2]) -> Vec<u8> {

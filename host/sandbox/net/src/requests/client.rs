@@ -22,7 +22,7 @@ const IDLE: Duration = Duration::from_secs(10);
 /// The most headers of an answer.
 const MAX_HEADERS: usize = 128;
 
-/// A client for one origin.
+/// Makes a client for one origin.
 ///
 /// # Errors
 ///
@@ -80,19 +80,19 @@ pub(crate) async fn check_before_proxy(
     target: &Target,
     is_named: bool,
 ) -> Result<(), OutboundError> {
-    let resolves = network.proxy.as_ref().is_some_and(|proxy| proxy.resolves);
-    match &target.host {
-        TargetHost::Name(name)
-            if !resolves && network.proxy_for(target).map_err(from_egress)?.is_some() =>
-        {
-            checked(network, target, name, is_named).await.map(drop)
-        }
-        _ => Ok(()),
+    let TargetHost::Name(name) = &target.host else { return Ok(()) };
+    // Then the name is for the proxy, and its addresses aren't known here.
+    if network.proxy.as_ref().is_some_and(|proxy| proxy.resolves) {
+        return Ok(());
     }
+    if network.proxy_for(target).map_err(from_egress)?.is_some() {
+        look_up_checked(network, target, name, is_named).await?;
+    }
+    Ok(())
 }
 
-/// The addresses of a target's name. If one of them is blocked, the name is refused.
-async fn checked(
+/// Looks up the addresses of a target's name. If one of them is blocked, the name is refused.
+async fn look_up_checked(
     network: &Network,
     target: &Target,
     name: &str,
@@ -108,7 +108,7 @@ async fn checked(
     Ok(addresses.into_iter().map(|address| SocketAddr::new(address, target.port)).collect())
 }
 
-/// Resolves the name of one target, and that of its proxy.
+/// A resolver for the name of one target, and for the name of its proxy.
 struct Resolver {
     network: Network,
     target: Target,
@@ -123,31 +123,31 @@ impl Resolve for Resolver {
         let is_named = self.is_named;
         let proxy = self.proxy.as_ref().and_then(|proxy| proxy.uri.host()).map(str::to_owned);
         Box::pin(async move {
-            let asked = name.as_str();
-            let found = match (&target.host, proxy) {
+            let requested = name.as_str();
+            let addresses = match (&target.host, proxy) {
                 // The operator names the proxy, so it may be anywhere.
-                (_, Some(proxy)) if proxy.eq_ignore_ascii_case(asked) => {
-                    let found = network.look_up_proxy(asked).await.map_err(from_egress)?;
-                    found.into_iter().map(|address| SocketAddr::new(address, 0)).collect()
+                (_, Some(proxy)) if proxy.eq_ignore_ascii_case(requested) => {
+                    let addresses = network.look_up_proxy(requested).await.map_err(from_egress)?;
+                    addresses.into_iter().map(|address| SocketAddr::new(address, 0)).collect()
                 }
                 (TargetHost::Name(name), None)
-                    if name.eq_ignore_ascii_case(asked.trim_end_matches('.')) =>
+                    if name.eq_ignore_ascii_case(requested.trim_end_matches('.')) =>
                 {
-                    checked(&network, &target, name, is_named).await?
+                    look_up_checked(&network, &target, name, is_named).await?
                 }
                 _ => {
-                    let what = format!("{} is not the host of this request", words(asked));
-                    return Err(OutboundError::Setup(what).into());
+                    let reason = format!("{} is not the host of this request", words(requested));
+                    return Err(OutboundError::Setup(reason).into());
                 }
             };
-            Ok::<Addrs, _>(Box::new(found.into_iter()))
+            Ok::<Addrs, _>(Box::new(addresses.into_iter()))
         })
     }
 }
 
 fn from_egress(error: crate::Error) -> OutboundError {
     match error {
-        crate::Error::Setup(why) => OutboundError::Setup(words(&why)),
+        crate::Error::Setup(reason) => OutboundError::Setup(words(&reason)),
         other => OutboundError::Setup(words(&other.to_string())),
     }
 }

@@ -13,7 +13,7 @@ use url::Url;
 
 use crate::Network;
 use crate::requests::client;
-use crate::requests::error::OutboundError;
+use crate::requests::error::{OutboundError, words};
 use crate::requests::record::{DoorRecord, Recorder};
 use crate::requests::request::Request;
 use crate::requests::response::{Pending, Response};
@@ -61,16 +61,16 @@ impl OutboundClient {
         let mut url = request.url.clone();
         let mut hop = 0;
         loop {
-            let pending =
-                Pending::new(Arc::clone(&self.0.recorder), new_record(&request, &url, hop));
-            let answer = match self.hop(&request, &url, until).await {
+            let record = new_record(&request, &url, hop);
+            let pending = Pending::new(Arc::clone(&self.0.recorder), record);
+            let answer = match self.send_hop(&request, &url, until).await {
                 Ok(answer) => answer,
                 Err(error) => return Err(pending.fail(error)),
             };
             let mut response = Response::new(answer, url, request.limits, until, pending);
-            let next = match next(&request, &response) {
+            url = match redirect_target(&request, &response) {
                 Ok(None) => return check_encoding(response),
-                Ok(Some(next)) => next,
+                Ok(Some(target)) => target,
                 Err(error) => return Err(response.fail(error)),
             };
             hop += 1;
@@ -78,11 +78,11 @@ impl OutboundClient {
                 return Err(response.fail(OutboundError::Redirects(MAX_REDIRECTS)));
             }
             response.finish()?;
-            url = next;
         }
     }
 
-    async fn hop(
+    /// Checks and sends a request to one URL, without its redirects.
+    async fn send_hop(
         &self,
         request: &Request,
         url: &Url,
@@ -93,14 +93,14 @@ impl OutboundClient {
         let is_named = request.named.contains(&origin);
         rules::check_scheme(url, &request.named)?;
         rules::check_host(&target, is_named)?;
+
         let send = async {
             client::check_before_proxy(&self.0.network, &target, is_named).await?;
             let client = self.client(&target, is_named).await?;
             let mut headers = request.headers.clone();
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-            for (name, value) in request.credentials.iter().filter_map(|it| it.for_origin(&origin))
-            {
-                headers.insert(name, value.clone());
+            for credential in &request.credentials {
+                credential.insert_into(&mut headers, &origin);
             }
             let built = client
                 .request(request.method.clone(), url.clone())
@@ -116,12 +116,13 @@ impl OutboundClient {
         };
         let idle_until = Instant::now() + request.limits.idle;
         match timeout_at(until.min(idle_until), send).await {
-            Ok(sent) => sent,
+            Ok(answer) => answer,
             Err(_) if until < idle_until => Err(OutboundError::Time(origin, request.limits.time)),
             Err(_) => Err(OutboundError::Idle(origin, request.limits.idle)),
         }
     }
 
+    /// Returns the client for an origin, and makes it if it is missing.
     async fn client(
         &self,
         target: &Target,
@@ -161,8 +162,8 @@ fn new_record(request: &Request, url: &Url, hop: usize) -> DoorRecord {
     }
 }
 
-/// The URL to which an answer redirects the request. `None` if it isn't a redirect.
-fn next(request: &Request, response: &Response) -> Result<Option<Url>, OutboundError> {
+/// Returns the URL to which an answer redirects the request. Returns `None` if it isn't a redirect.
+fn redirect_target(request: &Request, response: &Response) -> Result<Option<Url>, OutboundError> {
     let is_redirect = matches!(
         response.status(),
         StatusCode::MOVED_PERMANENTLY
@@ -180,39 +181,33 @@ fn next(request: &Request, response: &Response) -> Result<Option<Url>, OutboundE
     if !matches!(request.method, Method::GET | Method::HEAD) {
         return Err(refused(response, "only GET and HEAD are sent again elsewhere"));
     }
-    let Some(place) = response.headers().get(LOCATION) else {
+    let Some(location) = response.headers().get(LOCATION) else {
         return Err(refused(response, "it names no place"));
     };
-    let location = place.to_str().map_err(|_| refused(response, "its place isn't a URL"))?;
+    let location = location.to_str().map_err(|_| refused(response, "its place isn't a URL"))?;
     let joined =
         response.url().join(location).map_err(|_| refused(response, "its place isn't a URL"))?;
-    let next =
+    let target =
         rules::parse(joined.as_str()).map_err(|error| refused(response, error.to_string()))?;
-    if response.url().scheme() == "https" && next.scheme() != "https" {
+    if response.url().scheme() == "https" && target.scheme() != "https" {
         return Err(refused(response, "it leads from https to another scheme"));
     }
-    Ok(Some(next))
+    Ok(Some(target))
 }
 
-/// The error for a redirect that isn't followed.
+/// Returns the error for a redirect that isn't followed.
 fn refused(response: &Response, why: impl Into<String>) -> OutboundError {
     OutboundError::Redirect { from: response.origin().to_owned(), why: why.into() }
 }
 
 /// Refuses an encoded answer: the request didn't ask for it, and it could be any size when decoded.
 fn check_encoding(response: Response) -> Result<Response, OutboundError> {
-    let encodings = response.headers().get_all(CONTENT_ENCODING).iter();
-    let other = encodings
-        .map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase())
-        .find(|encoding| !encoding.is_empty() && encoding != "identity");
-    match other {
-        None => Ok(response),
-        Some(encoding) => {
-            let error = OutboundError::Encoded(
-                response.origin().to_owned(),
-                crate::requests::error::words(&encoding),
-            );
-            Err(response.fail(error))
+    for value in response.headers().get_all(CONTENT_ENCODING) {
+        let encoding = String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase();
+        if !encoding.is_empty() && encoding != "identity" {
+            let error = OutboundError::Encoded(response.origin().to_owned(), words(&encoding));
+            return Err(response.fail(error));
         }
     }
+    Ok(response)
 }

@@ -1,4 +1,4 @@
-//! Why a request of Toolhold's own failed or was refused, and what to do about it.
+//! The reasons why a request of Toolhold's own fails or is refused, and their remedies.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use toolhold_contract::text::{cut, in_words, neutral_line};
 /// Bytes of a library's or the system's own words in an error.
 const WORDS: usize = 300;
 
-/// Why a request failed, or why its answer ended early.
+/// The reason why a request failed, or why its answer ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OutboundError {
     /// The URL isn't valid.
@@ -95,17 +95,17 @@ impl fmt::Display for OutboundRemedy {
 }
 
 impl OutboundError {
-    /// Whether a rule refused the request, so that it was not sent.
+    /// Checks whether a rule refused the request, so that it was not sent.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Blocked { .. })
     }
 
-    /// Whether the request would be allowed if the operator had named the place.
+    /// Checks whether the request would be allowed if the operator had named the place.
     pub fn is_unnamed(&self) -> bool {
         matches!(self, Self::Blocked { remedy: OutboundRemedy::NameIt, .. })
     }
 
-    /// The text for the record: the rule of a refusal, otherwise the message.
+    /// Returns the text for the record: the rule of a refusal, otherwise the message.
     pub(crate) fn record_text(&self) -> String {
         match self {
             Self::Blocked { rule, .. } => rule.clone(),
@@ -113,24 +113,24 @@ impl OutboundError {
         }
     }
 
-    /// The error of the client for a request to an origin.
+    /// Returns the error of the client for a request to an origin.
     pub(crate) fn from_client(origin: &str, error: reqwest::Error) -> Self {
         // The client's own words name the URL with its query, which may hold a secret.
         let error = error.without_url();
-        let is_body = error.is_body() || error.is_decode();
-        own(&error).unwrap_or_else(|| {
-            let words = with_causes(&error);
-            if is_body {
-                Self::Incomplete(origin.to_owned(), words)
-            } else {
-                Self::Connection(origin.to_owned(), words)
-            }
-        })
+        if let Some(own) = find_own(&error) {
+            return own;
+        }
+        let reason = innermost_cause(&error);
+        if error.is_body() || error.is_decode() {
+            Self::Incomplete(origin.to_owned(), reason)
+        } else {
+            Self::Connection(origin.to_owned(), reason)
+        }
     }
 }
 
-/// The error of this crate among the causes of another one.
-fn own(error: &(dyn std::error::Error + 'static)) -> Option<OutboundError> {
+/// Returns the error of this crate among the causes of another one.
+fn find_own(error: &(dyn std::error::Error + 'static)) -> Option<OutboundError> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(own) = error.downcast_ref::<OutboundError>() {
@@ -139,8 +139,8 @@ fn own(error: &(dyn std::error::Error + 'static)) -> Option<OutboundError> {
         if let Some(io) = error.downcast_ref::<std::io::Error>() {
             // `source` of an I/O error skips its inner error.
             let inner = io.get_ref().map(|inner| inner as &(dyn std::error::Error + 'static));
-            if let Some(found) = inner.and_then(own) {
-                return Some(found);
+            if let Some(own) = inner.and_then(find_own) {
+                return Some(own);
             }
         }
         next = error.source();
@@ -148,8 +148,8 @@ fn own(error: &(dyn std::error::Error + 'static)) -> Option<OutboundError> {
     None
 }
 
-/// The innermost cause, which says what happened, in one bounded line.
-fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+/// Returns the innermost cause, which says what happened, in one bounded line.
+fn innermost_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;
@@ -157,7 +157,7 @@ fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     words(&last.to_string())
 }
 
-/// Words of others in one bounded line.
+/// Returns words of others in one bounded line.
 pub(crate) fn words(text: &str) -> String {
     neutral_line(cut(text, WORDS))
 }

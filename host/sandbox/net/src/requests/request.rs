@@ -23,7 +23,7 @@ pub struct Limits {
     pub bytes: u64,
 }
 
-/// For small answers.
+/// The default limits are for small answers.
 impl Default for Limits {
     fn default() -> Self {
         Self { time: Duration::from_secs(30), idle: Duration::from_secs(10), bytes: 1 << 20 }
@@ -39,24 +39,27 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// The value of the header `authorization` for requests to the origin of a URL, and to no
+    /// Makes a value of the header `authorization` for requests to the origin of a URL, and to no
     /// other one.
     pub fn new(url: &Url, value: HeaderValue) -> Self {
         Self::in_header(url, AUTHORIZATION, value)
     }
 
-    /// The same for a header with another name.
+    /// Makes a value of a header with another name for requests to the origin of a URL.
     pub fn in_header(url: &Url, name: HeaderName, mut value: HeaderValue) -> Self {
         value.set_sensitive(true);
         Self { origin: rules::origin(url), name, value }
     }
 
-    pub(crate) fn for_origin(&self, origin: &str) -> Option<(&HeaderName, &HeaderValue)> {
-        (self.origin == origin).then_some((&self.name, &self.value))
+    /// Puts the secret into the headers of a request, if the request goes to its origin.
+    pub(crate) fn insert_into(&self, headers: &mut HeaderMap, origin: &str) {
+        if self.origin == origin {
+            headers.insert(&self.name, self.value.clone());
+        }
     }
 }
 
-/// Without the secret.
+/// The output leaves out the secret.
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credential").field("origin", &self.origin).finish_non_exhaustive()
@@ -80,8 +83,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// A GET of a URL that the operator configured or named: its host may be private. `purpose`
-    /// stands in the record.
+    /// Makes a GET request to a URL that the operator configured or named: its host may be private.
+    /// `purpose` is put into the record.
     ///
     /// # Errors
     ///
@@ -90,8 +93,8 @@ impl Request {
         Self::new(purpose, Method::GET, url)
     }
 
-    /// A request with another method to a URL that the operator configured or named. Redirects
-    /// aren't followed unless the method is GET or HEAD.
+    /// Makes a request with another method to a URL that the operator configured or named.
+    /// Redirects aren't followed unless the method is GET or HEAD.
     ///
     /// # Errors
     ///
@@ -99,13 +102,11 @@ impl Request {
     pub fn new(purpose: &'static str, method: Method, url: &str) -> Result<Self, OutboundError> {
         let url = rules::parse(url)?;
         let named = vec![rules::origin(&url)];
-        let request = Self::unnamed(purpose, method, url, named);
-        rules::check_scheme(&request.url, &request.named)?;
-        Ok(request)
+        Self::checked(purpose, method, url, named)
     }
 
-    /// A request to a URL that a server chose. Its host may not be private, unless the operator
-    /// named the same origin in `named`.
+    /// Makes a request to a URL that a server chose. Its host may not be private, unless the
+    /// operator named the same origin in `named`.
     ///
     /// # Errors
     ///
@@ -118,13 +119,17 @@ impl Request {
     ) -> Result<Self, OutboundError> {
         let url = rules::parse(url)?;
         let named = named.iter().map(|url| rules::origin(url)).collect();
-        let request = Self::unnamed(purpose, method, url, named);
-        rules::check_scheme(&request.url, &request.named)?;
-        Ok(request)
+        Self::checked(purpose, method, url, named)
     }
 
-    fn unnamed(purpose: &'static str, method: Method, url: Url, named: Vec<String>) -> Self {
-        Self {
+    fn checked(
+        purpose: &'static str,
+        method: Method,
+        url: Url,
+        named: Vec<String>,
+    ) -> Result<Self, OutboundError> {
+        rules::check_scheme(&url, &named)?;
+        Ok(Self {
             purpose,
             method,
             url,
@@ -134,46 +139,46 @@ impl Request {
             named,
             limits: Limits::default(),
             follows: true,
-        }
+        })
     }
 
-    /// Without following redirects: one is an error. For requests whose headers or body are for
-    /// their own origin alone.
+    /// Makes a redirect an error. For requests whose headers or body are for their own origin
+    /// alone.
     #[must_use]
     pub fn stay(mut self) -> Self {
         self.follows = false;
         self
     }
 
-    /// With a header, which has no secret: every hop gets it.
+    /// Adds a header without a secret: every hop gets it.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.append(name, value);
         self
     }
 
-    /// With a secret for its own origin. Of several in one header, the last one is sent.
+    /// Adds a secret for its own origin. Of several in one header, the last one is sent.
     #[must_use]
     pub fn credential(mut self, credential: Option<Credential>) -> Self {
         self.credentials.extend(credential);
         self
     }
 
-    /// With a body.
+    /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = body.into();
         self
     }
 
-    /// With other limits than the usual ones.
+    /// Sets other limits than the usual ones.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Its URL.
+    /// Returns its URL.
     pub fn url(&self) -> &Url {
         &self.url
     }

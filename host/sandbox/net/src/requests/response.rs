@@ -12,8 +12,8 @@ use crate::requests::error::OutboundError;
 use crate::requests::record::{DoorRecord, Recorder};
 use crate::requests::request::Limits;
 
-/// Bytes for which room is made at once, whatever length an answer states.
-const ROOM: u64 = 1 << 20;
+/// The most bytes that are reserved at once, whatever length an answer states.
+const MAX_CAPACITY: u64 = 1 << 20;
 
 /// The answer to a request. Its record is written when its body ends, or when it is dropped.
 pub struct Response {
@@ -43,17 +43,17 @@ impl Response {
         Self { answer, url, limits, until, pending }
     }
 
-    /// The status.
+    /// Returns the status.
     pub fn status(&self) -> StatusCode {
         self.answer.status()
     }
 
-    /// The headers.
+    /// Returns the headers.
     pub fn headers(&self) -> &HeaderMap {
         self.answer.headers()
     }
 
-    /// The URL that answered, after all redirects.
+    /// Returns the URL that answered, after all redirects.
     pub fn url(&self) -> &Url {
         &self.url
     }
@@ -63,7 +63,7 @@ impl Response {
         &self.pending.record.origin
     }
 
-    /// The length of the body, as the server states it.
+    /// Returns the length of the body, as the server states it.
     pub fn length(&self) -> Option<u64> {
         self.answer.content_length()
     }
@@ -74,45 +74,48 @@ impl Response {
         self.limits.idle = idle;
     }
 
-    /// The next piece of the body, or `None` at its end.
+    /// Reads the next piece of the body. Returns `None` at its end.
     ///
     /// # Errors
     ///
     /// The body is larger than the limit, takes too long, or breaks off.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, OutboundError> {
         let limit = self.limits.bytes;
+        let too_large = OutboundError::TooLarge(self.origin().to_owned(), limit);
         if self.length().is_some_and(|length| length > limit) {
-            return Err(self.ended(OutboundError::TooLarge(self.origin().to_owned(), limit)));
+            return Err(self.end(too_large));
         }
+
         let idle_until = Instant::now() + self.limits.idle;
-        let read = timeout_at(self.until.min(idle_until), self.answer.chunk()).await;
-        let chunk = match read {
+        let chunk = match timeout_at(self.until.min(idle_until), self.answer.chunk()).await {
             Ok(Ok(chunk)) => chunk,
             Ok(Err(error)) => {
                 let error = OutboundError::from_client(self.origin(), error);
-                return Err(self.ended(error));
+                return Err(self.end(error));
             }
             Err(_) => {
                 let origin = self.origin().to_owned();
-                return Err(self.ended(if self.until < idle_until {
+                let error = if self.until < idle_until {
                     OutboundError::Time(origin, self.limits.time)
                 } else {
                     OutboundError::Idle(origin, self.limits.idle)
-                }));
+                };
+                return Err(self.end(error));
             }
         };
         let Some(chunk) = chunk else {
             self.pending.write()?;
             return Ok(None);
         };
+
         self.pending.record.bytes += chunk.len() as u64;
         if self.pending.record.bytes > limit {
-            return Err(self.ended(OutboundError::TooLarge(self.origin().to_owned(), limit)));
+            return Err(self.end(too_large));
         }
         Ok(Some(chunk))
     }
 
-    /// The whole body. `progress` is called with the bytes so far and the stated length.
+    /// Reads the whole body. `progress` is called with the bytes so far and the stated length.
     ///
     /// # Errors
     ///
@@ -122,8 +125,8 @@ impl Response {
         progress: &(dyn Fn(u64, Option<u64>) + Send + Sync),
     ) -> Result<Vec<u8>, OutboundError> {
         let length = self.length();
-        let room = length.unwrap_or(0).min(ROOM).min(self.limits.bytes);
-        let mut bytes = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
+        let capacity = length.unwrap_or(0).min(MAX_CAPACITY).min(self.limits.bytes);
+        let mut bytes = Vec::with_capacity(usize::try_from(capacity).unwrap_or(0));
         while let Some(chunk) = self.chunk().await? {
             bytes.extend_from_slice(&chunk);
             progress(bytes.len() as u64, length);
@@ -136,17 +139,13 @@ impl Response {
         self.pending.write()
     }
 
-    /// Ends with an error, which stands in the record.
+    /// Ends with an error, which is put into the record. Returns the error for the caller.
     pub(crate) fn fail(mut self, error: OutboundError) -> OutboundError {
-        self.ended(error)
+        self.end(error)
     }
 
-    fn ended(&mut self, error: OutboundError) -> OutboundError {
-        self.pending.failed(&error);
-        match self.pending.write() {
-            Ok(()) => error,
-            Err(unrecorded) => unrecorded,
-        }
+    fn end(&mut self, error: OutboundError) -> OutboundError {
+        self.pending.end(error)
     }
 }
 
@@ -154,38 +153,45 @@ impl Response {
 pub(crate) struct Pending {
     recorder: Arc<dyn Recorder>,
     record: DoorRecord,
-    began: Instant,
+    started_at: Instant,
     is_written: bool,
 }
 
 impl Pending {
     pub(crate) fn new(recorder: Arc<dyn Recorder>, record: DoorRecord) -> Self {
-        Self { recorder, record, began: Instant::now(), is_written: false }
+        Self { recorder, record, started_at: Instant::now(), is_written: false }
     }
 
-    /// The error of a request without an answer, which stands in the record.
+    /// Puts the error of a request without an answer into the record. Returns the error for the
+    /// caller.
     pub(crate) fn fail(mut self, error: OutboundError) -> OutboundError {
-        self.failed(&error);
+        self.end(error)
+    }
+
+    /// Writes the record with an error. Returns the error for the caller: another one if the record
+    /// can't be written.
+    fn end(&mut self, error: OutboundError) -> OutboundError {
+        self.record.refused = error.is_refusal();
+        self.record.failed = Some(error.record_text());
         match self.write() {
             Ok(()) => error,
             Err(unrecorded) => unrecorded,
         }
     }
 
-    fn failed(&mut self, error: &OutboundError) {
-        self.record.refused = error.is_refusal();
-        self.record.failed = Some(error.record_text());
-    }
-
+    /// Writes the record, unless it was written before.
     fn write(&mut self) -> Result<(), OutboundError> {
-        if std::mem::replace(&mut self.is_written, true) {
+        if self.is_written {
             return Ok(());
         }
-        self.record.time = self.began.elapsed();
-        let written = self.recorder.record(&self.record);
-        written.map_err(|failure| {
-            OutboundError::Unrecorded(self.record.origin.clone(), failure.message)
-        })
+        self.is_written = true;
+        self.record.time = self.started_at.elapsed();
+        match self.recorder.record(&self.record) {
+            Ok(()) => Ok(()),
+            Err(failure) => {
+                Err(OutboundError::Unrecorded(self.record.origin.clone(), failure.message))
+            }
+        }
     }
 }
 

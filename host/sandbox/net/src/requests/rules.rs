@@ -7,7 +7,7 @@ use url::Url;
 
 use crate::requests::error::{OutboundError, OutboundRemedy};
 
-/// Reads a URL: one that programs read in different ways, or that has a password, is refused.
+/// Reads a URL. A URL that programs read in different ways, or that has a password, is refused.
 pub(crate) fn parse(url: &str) -> Result<Url, OutboundError> {
     let (_, normal) =
         Target::with_url(url).map_err(|error| OutboundError::Url(error.to_string()))?;
@@ -25,13 +25,15 @@ pub fn check_url(url: &str) -> Result<Url, OutboundError> {
     Ok(url)
 }
 
-/// Scheme, host and port of a URL.
+/// Returns the scheme, host and port of a URL.
 pub fn origin(url: &Url) -> String {
-    Target::parse(url.as_str())
-        .map_or_else(|_| url.origin().ascii_serialization(), |it| it.origin())
+    match Target::parse(url.as_str()) {
+        Ok(target) => target.origin(),
+        Err(_) => url.origin().ascii_serialization(),
+    }
 }
 
-/// Whether two URLs have the same scheme, host and port.
+/// Checks whether two URLs have the same scheme, host and port.
 pub fn same_origin(one: &Url, other: &Url) -> bool {
     origin(one) == origin(other)
 }
@@ -44,10 +46,11 @@ pub(crate) fn target(url: &Url) -> Result<Target, OutboundError> {
 pub(crate) fn check_scheme(url: &Url, named: &[String]) -> Result<(), OutboundError> {
     let target = target(url)?;
     let is_named = named.contains(&target.origin());
-    if target.scheme == Scheme::Https || is_named && is_this_machine(&target.host) {
+    let is_local = is_this_machine(&target.host);
+    if target.scheme == Scheme::Https || (is_named && is_local) {
         return Ok(());
     }
-    let (rule, remedy) = if is_this_machine(&target.host) {
+    let (rule, remedy) = if is_local {
         (
             "only an address that was named by hand may be requested without TLS",
             OutboundRemedy::NameIt,
@@ -63,7 +66,10 @@ pub(crate) fn check_scheme(url: &Url, named: &[String]) -> Result<(), OutboundEr
 
 /// Decides on a host that is written as an address. A name is decided on by its addresses.
 pub(crate) fn check_host(target: &Target, is_named: bool) -> Result<(), OutboundError> {
-    target.host.address().map_or(Ok(()), |address| check_address(target, address, is_named))
+    match target.host.address() {
+        Some(address) => check_address(target, address, is_named),
+        None => Ok(()),
+    }
 }
 
 /// Decides on an address of a target.
@@ -103,7 +109,7 @@ fn blocked(
     OutboundError::Blocked { target, rule, remedy }
 }
 
-/// Whether a host is this machine, by its name or address.
+/// Checks whether a host is this machine, by its name or address.
 fn is_this_machine(host: &TargetHost) -> bool {
     match host {
         TargetHost::Name(name) => name == "localhost",
