@@ -44,7 +44,7 @@ impl<'c> Budget<'c> {
         }
     }
 
-    /// The most threads that the search may use.
+    /// Returns the most threads that the search may use.
     pub(super) fn threads(&self) -> usize {
         self.control.threads.max(1)
     }
@@ -52,7 +52,8 @@ impl<'c> Budget<'c> {
     /// Counts one more result. Returns false if the limit doesn't allow it; the search then ends,
     /// since this result shows that the limit leaves something out.
     pub(super) fn add_result(&self) -> bool {
-        let fits = self.results.fetch_add(1, Ordering::Relaxed) < self.limit;
+        let results_before = self.results.fetch_add(1, Ordering::Relaxed);
+        let fits = results_before < self.limit;
         if !fits {
             self.end_with(LIMIT);
         }
@@ -62,15 +63,16 @@ impl<'c> Budget<'c> {
     /// Counts `bytes` more of text. Returns false if the limit doesn't allow it; the search then
     /// ends.
     pub(super) fn add_text(&self, bytes: usize) -> bool {
-        let bytes = (bytes + PER_RESULT) as u64;
-        let fits = self.text_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= MAX_TEXT;
+        let cost = (bytes + PER_RESULT) as u64;
+        let total = self.text_bytes.fetch_add(cost, Ordering::Relaxed) + cost;
+        let fits = total <= MAX_TEXT;
         if !fits {
             self.end_with(LIMIT);
         }
         fits
     }
 
-    /// Whether something has ended the search. Cheap: one atomic load.
+    /// Checks whether something has ended the search. This only loads an atomic number.
     pub(super) fn has_ended(&self) -> bool {
         self.ending.load(Ordering::Relaxed) != COMPLETE
     }
@@ -85,7 +87,7 @@ impl<'c> Budget<'c> {
         !self.has_ended()
     }
 
-    /// Why the search ended.
+    /// Returns the reason why the search ended.
     pub(super) fn ending(&self) -> SearchEnding {
         match self.ending.load(Ordering::Relaxed) {
             COMPLETE => SearchEnding::Complete,
@@ -99,9 +101,9 @@ impl<'c> Budget<'c> {
     /// them the next time, though nothing that the view recorded has changed. Results that a limit
     /// left out are no such gap: the same limit leaves them out again.
     pub(super) fn report_gaps(&self, view: &FileView, skipped: SkipCounts) {
-        if skipped.unreadable > 0
-            || matches!(self.ending(), SearchEnding::Deadline | SearchEnding::Cancelled)
-        {
+        let is_cut_short =
+            matches!(self.ending(), SearchEnding::Deadline | SearchEnding::Cancelled);
+        if skipped.unreadable > 0 || is_cut_short {
             view.mark_incomplete();
         }
     }
@@ -112,7 +114,7 @@ impl<'c> Budget<'c> {
     }
 }
 
-/// The CPU time that the calling thread has used.
+/// Returns the CPU time that the calling thread has used.
 pub(super) fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()

@@ -72,7 +72,8 @@ impl Visitor for Counter<'_> {
         let mut file = FileCount { budget: self.budget, lines: 0, binary: false };
         self.engine.search(item, &mut file, skipped, on_slow_item);
         // A partial count would be wrong, so it isn't returned.
-        if file.lines == 0 || file.binary || self.budget.has_ended() || !self.budget.add_result() {
+        let is_partial = file.binary || self.budget.has_ended();
+        if file.lines == 0 || is_partial || !self.budget.add_result() {
             return;
         }
         let path = self.root.result_path(item.rest);

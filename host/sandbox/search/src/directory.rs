@@ -29,6 +29,7 @@ const MAX_TRIES: usize = 16;
 pub(super) struct Names {
     /// The names, each NUL-terminated, one after the other.
     text: Vec<u8>,
+    /// The position of each name in `text`, and its kind.
     entries: Vec<(u32, FileType)>,
     /// Whether a name begins with a dot. Without one, the directory has no ignore files.
     pub(super) any_hidden: bool,
@@ -53,18 +54,19 @@ impl Names {
             if names.text.len() > MAX_NAMES {
                 return (names, false);
             }
-            let kind = match entry.file_type() {
-                // Some file systems don't report the type here.
-                FileType::Unknown => stat(dir, name)
-                    .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
-                kind => kind,
-            };
+            let mut kind = entry.file_type();
+            // Some file systems don't report the type here.
+            if kind == FileType::Unknown
+                && let Ok(status) = stat(dir, name)
+            {
+                kind = FileType::from_raw_mode(status.st_mode);
+            }
             names.push(name, kind);
         }
         (names, true)
     }
 
-    /// The names of a directory with a single entry.
+    /// Returns the names of a directory with a single entry.
     pub(super) fn single(name: &CStr, kind: FileType) -> Self {
         let mut names = Self::default();
         names.push(name, kind);
@@ -88,7 +90,9 @@ impl Names {
         // The cast loses nothing: `MAX_NAMES` is far below `u32::MAX`.
         self.entries.push((self.text.len() as u32, kind));
         self.text.extend_from_slice(name.to_bytes_with_nul());
-        self.any_hidden |= name.to_bytes().first() == Some(&b'.');
+        if name.to_bytes().starts_with(b".") {
+            self.any_hidden = true;
+        }
     }
 }
 
@@ -108,12 +112,12 @@ pub(super) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, St
     }
 }
 
-/// The size of a file in bytes.
+/// Returns the size of a file in bytes.
 pub(super) fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
-/// The metadata of the entry `name` of `dir` itself, not of what it links to.
+/// Returns the metadata of the entry `name` of `dir` itself, not of what it links to.
 pub(super) fn stat(dir: BorrowedFd<'_>, name: &CStr) -> Result<Stat, Errno> {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
 }
@@ -123,22 +127,24 @@ pub(super) fn read(file: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize>
     Ok(rustix::io::retry_on_intr(|| rustix::io::read(file, &mut *buffer))?)
 }
 
-/// Whether the kernel reports `path` as the current path of a directory. It doesn't after the
-/// directory was moved or removed.
+/// Checks whether the kernel reports `path` as the current path of a directory. It doesn't after
+/// the directory was moved or removed.
 pub(super) fn is_at(dir: BorrowedFd<'_>, path: &[u8]) -> bool {
     static HANDLES: OnceLock<Option<OwnedFd>> = OnceLock::new();
     let handles = HANDLES.get_or_init(|| {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::open("/proc/self/fd", flags, Mode::empty()).ok()
     });
+    let Some(handles) = handles else { return false };
     let mut buffer = [MaybeUninit::uninit(); 4096];
-    let link = handles.as_ref().map(|handles| {
-        let name = rustix::path::DecInt::new(dir.as_raw_fd());
-        rustix::fs::readlinkat_raw(handles, name, &mut buffer)
-    });
-    matches!(link, Some(Ok((real, _))) if *real == *path)
+    let name = rustix::path::DecInt::new(dir.as_raw_fd());
+    match rustix::fs::readlinkat_raw(handles, name, &mut buffer) {
+        Ok((real, _)) => *real == *path,
+        Err(_) => false,
+    }
 }
 
+/// Opens the entry `name` of `dir` itself. Entries of the kernel's own file systems are refused.
 fn open(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let mut resolve = ResolveFlags::BENEATH
@@ -152,18 +158,20 @@ fn open(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errn
             Err(Errno::XDEV) if resolve.contains(ResolveFlags::NO_XDEV) => {
                 resolve.remove(ResolveFlags::NO_XDEV);
             }
-            Ok(opened)
-                if !resolve.contains(ResolveFlags::NO_XDEV) && mounts::is_kernels(&opened)? =>
-            {
-                return Err(Errno::ACCESS);
+            Err(errno) => return Err(errno),
+            Ok(opened) => {
+                let is_mounted = !resolve.contains(ResolveFlags::NO_XDEV);
+                if is_mounted && mounts::is_kernels(&opened)? {
+                    return Err(Errno::ACCESS);
+                }
+                return Ok(opened);
             }
-            result => return result,
         }
     }
     Err(Errno::AGAIN)
 }
 
-/// Space for reading a directory's entries, in a buffer that is reused.
+/// Makes space for reading a directory's entries, in a buffer that is reused.
 pub(super) fn scratch(buffer: &mut Vec<u8>) -> &mut [MaybeUninit<u8>] {
     buffer.clear();
     buffer.reserve(SCRATCH);

@@ -61,8 +61,8 @@ fn names_carriage_return(regex: &str) -> bool {
         .any(|name| regex.contains(name))
 }
 
-/// Searches files, one at a time. Each thread has its own engine, because the engine reuses its
-/// buffers and caches.
+/// A search through files, one at a time. Each thread has its own engine, because the engine reuses
+/// its buffers and caches.
 pub(super) struct Engine<'e> {
     matcher: GuardedMatcher<'e>,
     searcher: Searcher,
@@ -75,12 +75,12 @@ pub(super) struct Engine<'e> {
 
 /// Receives the matches of one file, and knows afterwards whether the file is binary.
 pub(super) trait FileSink: Sink<Error = io::Error> {
-    /// Whether a NUL byte ended the search.
+    /// Checks whether a NUL byte ended the search.
     fn is_binary(&self) -> bool;
 }
 
 impl<'e> Engine<'e> {
-    /// An engine for `pattern`; `compiled` is the result of [`compile`] for it.
+    /// Makes an engine for `pattern`; `compiled` is the result of [`compile`] for it.
     pub(super) fn new(
         compiled: &'e CompiledPattern,
         pattern: &Pattern,
@@ -141,22 +141,17 @@ impl<'e> Engine<'e> {
         size: u64,
         sink: &mut impl FileSink,
     ) -> io::Result<()> {
-        match usize::try_from(size) {
-            Ok(size) if (1..=WHOLE_FILE).contains(&size) => {
-                let buffer = &mut self.buffer[..size];
-                let filled = fill(file, buffer)?;
-                self.searcher.search_slice(&self.matcher, &buffer[..filled], sink)
-            }
-            // Files with a size of 0 can have content, for example in /proc.
-            _ => {
-                let remaining = if size == 0 { u64::MAX } else { size };
-                self.searcher.search_reader(
-                    &self.matcher,
-                    BudgetedFile { file, remaining, budget: self.budget },
-                    sink,
-                )
-            }
+        if let Ok(size) = usize::try_from(size)
+            && (1..=WHOLE_FILE).contains(&size)
+        {
+            let buffer = &mut self.buffer[..size];
+            let filled = fill(file, buffer)?;
+            return self.searcher.search_slice(&self.matcher, &buffer[..filled], sink);
         }
+        // Files with a size of 0 can have content, for example in /proc.
+        let remaining = if size == 0 { u64::MAX } else { size };
+        let file = BudgetedFile { file, remaining, budget: self.budget };
+        self.searcher.search_reader(&self.matcher, file, sink)
     }
 }
 
@@ -190,8 +185,9 @@ impl Read for BudgetedFile<'_> {
         if !self.budget.check() {
             return Err(io::Error::other("the search has ended"));
         }
-        let wanted = buffer.len().min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
-        let read = directory::read(self.file, &mut buffer[..wanted])?;
+        let most = usize::try_from(self.remaining).unwrap_or(usize::MAX);
+        let length = buffer.len().min(most);
+        let read = directory::read(self.file, &mut buffer[..length])?;
         self.remaining -= read as u64;
         Ok(read)
     }

@@ -24,7 +24,7 @@ const MAX_GLOB_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Filter {
     globs: Override,
-    /// Names with a dot at the beginning that the caller asked for.
+    /// Names with a dot at the beginning that the caller's globs include.
     hidden: GlobSet,
     /// The memory for ignore rules. `None` if ignore rules don't apply.
     memory: Option<Arc<RuleMemory>>,
@@ -42,7 +42,7 @@ pub(super) enum Verdict {
 }
 
 impl Filter {
-    /// The filter of a scope, for a search with `threads` threads.
+    /// Makes the filter of a scope, for a search with `threads` threads.
     ///
     /// # Errors
     ///
@@ -52,9 +52,8 @@ impl Filter {
         let bytes = scope.globs.iter().map(String::len).sum::<usize>();
         if count > MAX_GLOBS || bytes > MAX_GLOB_BYTES {
             let limit = format!("the limit is {MAX_GLOBS} globs and {MAX_GLOB_BYTES} bytes");
-            return Err(SearchError::InvalidPattern(format!(
-                "{count} globs with {bytes} bytes are too many; {limit}"
-            )));
+            let message = format!("{count} globs with {bytes} bytes are too many; {limit}");
+            return Err(SearchError::InvalidPattern(message));
         }
         if let Some(glob) = scope.globs.iter().find(|glob| glob.len() > MAX_GLOB) {
             let bytes = glob.len();
@@ -65,20 +64,19 @@ impl Filter {
         for glob in &scope.globs {
             globs.add(glob).map_err(|error| SearchError::InvalidPattern(error.to_string()))?;
         }
-        Ok(Self {
-            globs: globs.build().map_err(|error| SearchError::InvalidPattern(error.to_string()))?,
-            hidden: dotted_components(&scope.globs),
-            memory: scope.ignore_rules.then(|| RuleMemory::new(threads)),
-        })
+        let globs =
+            globs.build().map_err(|error| SearchError::InvalidPattern(error.to_string()))?;
+        let memory = if scope.ignore_rules { Some(RuleMemory::new(threads)) } else { None };
+        Ok(Self { globs, hidden: dotted_components(&scope.globs), memory })
     }
 
-    /// A filter that includes everything, for a root that is a file: ignore rules and globs don't
-    /// apply to a file that the caller names.
+    /// Returns a filter that includes everything, for a root that is a file: ignore rules and globs
+    /// don't apply to a file that the caller names.
     pub(super) fn everything() -> Self {
         Self { globs: Override::empty(), hidden: GlobSet::empty(), memory: None }
     }
 
-    /// The memory for ignore rules. `None` if ignore files are not read.
+    /// Returns the memory for ignore rules, or `None` if ignore files are not read.
     pub(super) fn memory(&self) -> Option<&Arc<RuleMemory>> {
         self.memory.as_ref()
     }
@@ -101,30 +99,34 @@ impl Filter {
         if self.memory.is_none() {
             return verdict;
         }
-        let ignored =
-            folder.ignores.as_ref().and_then(|ignores| ignores.is_ignored(path, is_directory));
-        match ignored {
+
+        let ignores = folder.ignores.as_ref();
+        match ignores.and_then(|ignores| ignores.is_ignored(path, is_directory)) {
             Some(true) => Verdict::Exclude,
-            None if name.first() == Some(&b'.')
-                && !self.hidden.is_match(Path::new(OsStr::from_bytes(name))) =>
-            {
-                Verdict::Exclude
-            }
-            Some(false) | None => verdict,
+            Some(false) => verdict,
+            None if self.is_hidden(name) => Verdict::Exclude,
+            None => verdict,
         }
+    }
+
+    /// Checks whether a name begins with a dot, and no glob includes such a name.
+    fn is_hidden(&self, name: &[u8]) -> bool {
+        name.starts_with(b".") && !self.hidden.is_match(Path::new(OsStr::from_bytes(name)))
     }
 }
 
-/// The components of positive globs that begin with a dot. As in a shell, a dot in the glob asks
-/// for hidden names.
+/// Returns the components of positive globs that begin with a dot. As in a shell, a dot in the glob
+/// asks for hidden names.
 fn dotted_components(globs: &[String]) -> GlobSet {
     let positive = globs.iter().filter(|glob| !glob.starts_with('!'));
-    let dotted = positive
-        .flat_map(|glob| glob.split('/'))
-        .filter(|part| part.starts_with('.') && !matches!(*part, "." | ".."));
     let mut set = GlobSetBuilder::new();
-    for glob in dotted.filter_map(|part| GlobBuilder::new(part).build().ok()) {
-        set.add(glob);
+    for component in positive.flat_map(|glob| glob.split('/')) {
+        if !component.starts_with('.') || matches!(component, "." | "..") {
+            continue;
+        }
+        if let Ok(glob) = GlobBuilder::new(component).build() {
+            set.add(glob);
+        }
     }
     set.build().unwrap_or_else(|_| GlobSet::empty())
 }

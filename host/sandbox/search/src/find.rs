@@ -58,7 +58,7 @@ impl Visitor for Lister<'_> {
         skipped: &mut SkipCounts,
         _on_slow_item: &mut dyn FnMut(),
     ) {
-        // Before the entry is counted as a result, so that a removed entry doesn't count.
+        // The metadata is read before the entry is counted, so that a removed entry doesn't count.
         let Ok(stat) = directory::stat(item.folder.as_fd(), item.name) else {
             skipped.unreadable += 1;
             return;
@@ -80,11 +80,7 @@ impl Visitor for Lister<'_> {
         let size = if kind == EntryKind::File { directory::size(&stat) } else { 0 };
         let milliseconds =
             i128::from(stat.st_mtime) * 1000 + i128::from(stat.st_mtime_nsec) / 1_000_000;
-        self.entries.push(SearchEntry {
-            path,
-            kind,
-            size,
-            modified_ms: u64::try_from(milliseconds).unwrap_or(0),
-        });
+        let modified_ms = u64::try_from(milliseconds).unwrap_or(0);
+        self.entries.push(SearchEntry { path, kind, size, modified_ms });
     }
 }

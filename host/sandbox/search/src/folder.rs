@@ -61,7 +61,7 @@ impl Folder {
         }
     }
 
-    /// Whether entries are left to take.
+    /// Checks whether entries are left to take.
     pub(super) fn has_more(&self) -> bool {
         self.next.load(Ordering::Relaxed) < self.names.len()
     }

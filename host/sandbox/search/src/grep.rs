@@ -61,7 +61,7 @@ pub fn grep(
     })
 }
 
-/// The path of the file that these lines are from.
+/// Returns the path of the file that these lines are from.
 fn path_of(file: &[Line]) -> &str {
     file.first().map_or("", |line| &line.path)
 }
@@ -82,19 +82,19 @@ impl Visitor for Reader<'_> {
             budget: self.budget,
             path: None,
             lines: Vec::new(),
-            keep: 0,
+            finished: 0,
             binary: false,
         };
         self.engine.search(item, &mut file, skipped, on_slow_item);
         // Removes the context before a match that the limit left out.
-        file.lines.truncate(file.keep);
+        file.lines.truncate(file.finished);
         if !file.lines.is_empty() {
             self.files.push(file.lines);
         }
     }
 }
 
-/// Collects the lines of one file.
+/// The lines of one file that a search has collected.
 struct FileLines<'f> {
     root: &'f Root,
     rest: &'f [u8],
@@ -102,23 +102,24 @@ struct FileLines<'f> {
     /// The path for the results, made for the first line.
     path: Option<Arc<str>>,
     lines: Vec<Line>,
-    /// How many of the lines stay: up to the last match and the context after it.
-    keep: usize,
+    /// The number of lines up to the last match and the context after it.
+    finished: usize,
     binary: bool,
 }
 
 impl FileLines<'_> {
     /// Adds a line. Returns false if the budget doesn't allow it.
     fn push(&mut self, number: u64, line: &[u8], is_match: bool) -> bool {
-        let root = self.root;
-        let rest = self.rest;
-        let path = Arc::clone(self.path.get_or_insert_with(|| root.result_path(rest).into()));
+        let path = match &self.path {
+            Some(path) => Arc::clone(path),
+            None => Arc::clone(self.path.insert(self.root.result_path(self.rest).into())),
+        };
         let text = display_line(line);
-        let fits = self.budget.add_text(path.len() + text.len());
-        if fits {
-            self.lines.push(Line { path, number, text, is_match });
+        if !self.budget.add_text(path.len() + text.len()) {
+            return false;
         }
-        fits
+        self.lines.push(Line { path, number, text, is_match });
+        true
     }
 }
 
@@ -135,14 +136,15 @@ impl Sink for FileLines<'_> {
         if self.budget.has_ended() {
             return Ok(false);
         }
-        let first = found.line_number().unwrap_or(0);
-        let lines =
-            found.bytes().split_inclusive(|byte| *byte == searcher.line_terminator().as_byte());
-        for (number, line) in (first..).zip(lines) {
+        // A match can span several lines.
+        let first_number = found.line_number().unwrap_or(0);
+        let line_end = searcher.line_terminator().as_byte();
+        let lines = found.bytes().split_inclusive(|byte| *byte == line_end);
+        for (number, line) in (first_number..).zip(lines) {
             if !self.budget.add_result() || !self.push(number, line, true) {
                 return Ok(false);
             }
-            self.keep = self.lines.len();
+            self.finished = self.lines.len();
         }
         Ok(true)
     }
@@ -152,7 +154,7 @@ impl Sink for FileLines<'_> {
             return Ok(false);
         }
         if *context.kind() == SinkContextKind::After {
-            self.keep = self.lines.len();
+            self.finished = self.lines.len();
         }
         Ok(true)
     }
@@ -163,15 +165,17 @@ impl Sink for FileLines<'_> {
     }
 }
 
-/// The text of a line for the result: without its line end, valid UTF-8, cut at the limit.
+/// Returns the text of a line for the result: without its line end, valid UTF-8, cut at the limit.
 fn display_line(line: &[u8]) -> String {
     let unterminated = line.strip_suffix(b"\n").unwrap_or(line);
     let content = unterminated.strip_suffix(b"\r").unwrap_or(unterminated);
     // A character has at most four bytes, so this removes nothing that the cut below would keep.
     let start = &content[..content.len().min(4 * MAX_LINE_CHARS)];
     let mut text = String::from_utf8_lossy(start).into_owned();
-    if let Some((end, _)) = text.char_indices().nth(MAX_LINE_CHARS) {
-        text.truncate(trim_partial_word(&text.as_bytes()[..end], &text.as_bytes()[end..]));
+    if let Some((limit, _)) = text.char_indices().nth(MAX_LINE_CHARS) {
+        let (shown, rest) = text.as_bytes().split_at(limit);
+        let length = without_partial_word(shown, rest);
+        text.truncate(length);
     }
     text
 }
@@ -180,12 +184,15 @@ fn display_line(line: &[u8]) -> String {
 /// credential.
 const MAX_WORD: usize = 128;
 
-/// The length of `text` without the word that the cut divides; `rest` is the text after the cut.
-/// The first part of a credential isn't recognised as a credential, but it can be most of it.
-fn trim_partial_word(text: &[u8], rest: &[u8]) -> usize {
-    let word = text.iter().rev().take(MAX_WORD + 1).take_while(|byte| is_word_byte(**byte)).count();
-    let is_whole = rest.first().is_some_and(|byte| !is_word_byte(*byte));
-    if is_whole || word > MAX_WORD { text.len() } else { text.len() - word }
+/// Returns the length of `text` without the word that the cut divides; `rest` is the text after the
+/// cut. The first part of a credential isn't recognised as a credential, but it can be most of it.
+fn without_partial_word(text: &[u8], rest: &[u8]) -> usize {
+    if rest.first().is_some_and(|byte| !is_word_byte(*byte)) {
+        return text.len();
+    }
+    let last_bytes = text.iter().rev().take(MAX_WORD + 1);
+    let word = last_bytes.take_while(|byte| is_word_byte(**byte)).count();
+    if word > MAX_WORD { text.len() } else { text.len() - word }
 }
 
 fn is_word_byte(byte: u8) -> bool {

@@ -80,21 +80,26 @@ impl CompiledPattern {
         Ok(Self { builder, regex: regex.to_owned(), matcher, trial: OnceLock::new() })
     }
 
-    /// The matcher of trials: the pattern, or else the empty text. The engine skips a text that is
-    /// shorter than the shortest match, so the pattern alone wouldn't show how slow it is.
+    /// Returns the matcher of trials: the pattern, or else the empty text. The engine skips a text
+    /// that is shorter than the shortest match, so the pattern alone wouldn't show how slow it is.
     fn trial(&self) -> Option<&RegexMatcher> {
-        let trial = self.trial.get_or_init(|| {
-            // A pattern with `(?x)` may end in a comment, and a line end closes the comment.
-            let mut endings = ["", "\n"].iter();
-            endings
-                .find_map(|end| self.builder.build(&format!(r"(?:{}{end})|\A\z", self.regex)).ok())
-        });
-        trial.as_ref()
+        self.trial.get_or_init(|| self.compile_trial()).as_ref()
+    }
+
+    fn compile_trial(&self) -> Option<RegexMatcher> {
+        // A pattern with `(?x)` may end in a comment, and a line end closes the comment.
+        for end in ["", "\n"] {
+            let regex = format!(r"(?:{}{end})|\A\z", self.regex);
+            if let Ok(matcher) = self.builder.build(&regex) {
+                return Some(matcher);
+            }
+        }
+        None
     }
 }
 
 impl<'g> GuardedMatcher<'g> {
-    /// A matcher for a search by `searcher`.
+    /// Makes a matcher for a search by `searcher`.
     pub(super) fn new(
         compiled: &'g CompiledPattern,
         searcher: &Searcher,
@@ -116,12 +121,11 @@ impl<'g> GuardedMatcher<'g> {
             return Ok(());
         }
         let trial = self.compiled.trial().ok_or(StopError)?;
-        let until = thread_cpu()
-            + TRIAL_TIME
-            + Duration::from_micros(text.len() as u64 / SLOWEST_BYTES_PER_MICROSECOND);
+        let slowest = Duration::from_micros(text.len() as u64 / SLOWEST_BYTES_PER_MICROSECOND);
+        let deadline = thread_cpu() + TRIAL_TIME + slowest;
         for window in text.chunks(WINDOW) {
-            let _found = trial.is_match(window).map_err(from_never)?;
-            if !self.budget.check() || thread_cpu() > until {
+            let _is_match = trial.is_match(window).map_err(from_never)?;
+            if !self.budget.check() || thread_cpu() > deadline {
                 return Err(StopError);
             }
         }
@@ -144,7 +148,7 @@ impl Matcher for GuardedMatcher<'_> {
         self.matcher.shortest_match_at(text, at).map_err(from_never)
     }
 
-    /// Called only if no match spans lines, so the lines can be searched in pieces.
+    /// Searches the lines in pieces. The searcher calls this only if no match spans lines.
     fn find_candidate_line(&self, text: &[u8]) -> Result<Option<LineMatchKind>, StopError> {
         let mut start = 0;
         while start < text.len() {
@@ -155,18 +159,17 @@ impl Matcher for GuardedMatcher<'_> {
                 return Err(StopError);
             }
             self.run_trial(piece)?;
-            let found = self.matcher.find_candidate_line(piece).map_err(from_never)?;
             let is_last = start + piece.len() == text.len();
-            match found {
+            match self.matcher.find_candidate_line(piece).map_err(from_never)? {
                 // An empty match at the end of a piece belongs to the next line, which the next
                 // piece holds.
-                Some(LineMatchKind::Confirmed(at) | LineMatchKind::Candidate(at))
-                    if at == piece.len() && !is_last => {}
-                Some(LineMatchKind::Confirmed(at)) => {
-                    return Ok(Some(LineMatchKind::Confirmed(start + at)));
+                Some(LineMatchKind::Confirmed(offset) | LineMatchKind::Candidate(offset))
+                    if offset == piece.len() && !is_last => {}
+                Some(LineMatchKind::Confirmed(offset)) => {
+                    return Ok(Some(LineMatchKind::Confirmed(start + offset)));
                 }
-                Some(LineMatchKind::Candidate(at)) => {
-                    return Ok(Some(LineMatchKind::Candidate(start + at)));
+                Some(LineMatchKind::Candidate(offset)) => {
+                    return Ok(Some(LineMatchKind::Candidate(start + offset)));
                 }
                 None => {}
             }
@@ -188,8 +191,8 @@ impl Matcher for GuardedMatcher<'_> {
     }
 }
 
-/// The length of the longest prefix of `text` that ends with a line and has at most `most` bytes.
-/// If the first line is longer than that, the length of this line.
+/// Returns the length of the longest prefix of `text` that ends with a line and has at most `most`
+/// bytes. Returns the length of the first line if that line is longer.
 fn lines_up_to(text: &[u8], most: usize) -> usize {
     if text.len() <= most {
         return text.len();

@@ -39,7 +39,8 @@ const MAX_MEMORY: u64 = 64 << 20;
 /// The most lines with wildcards of one file that apply.
 const MAX_WILD: usize = 1_000;
 
-/// The same, and the most bytes of a file, once the time of the search's rules is over.
+/// The most lines with wildcards, and the most bytes of a file, once the time of the search's rules
+/// is over.
 const MAX_WILD_LATE: usize = 50;
 const MAX_BYTES_LATE: usize = 4 << 10;
 
@@ -49,7 +50,7 @@ const MAX_TIME: Duration = Duration::from_secs(1);
 const USUAL_MATCH: Duration = Duration::from_micros(50);
 const USUAL_COMPILATION: Duration = Duration::from_millis(2);
 
-/// Counts the memory that the ignore rules of a search use, and their time.
+/// The memory that the ignore rules of a search use, and their time.
 #[derive(Debug)]
 pub(super) struct RuleMemory {
     threads: usize,
@@ -107,32 +108,33 @@ struct MarkerNames {
 }
 
 impl Ignores {
-    /// Whether the entry at the real path `path` is ignored. `Some(false)` if a line with `!` takes
-    /// it back, `None` if no line matches it.
+    /// Checks whether the entry at the real path `path` is ignored. Returns `Some(false)` if a line
+    /// with `!` includes it again, and `None` if no line matches it.
     pub(super) fn is_ignored(&self, path: &[u8], is_directory: bool) -> Option<bool> {
-        let mut ignore = None;
         let mut git_ignore = None;
         let mut git_exclude = None;
         let mut in_repository = self.in_repository;
-        let mut level = Some(self);
-        while let Some(at) = level {
-            ignore = ignore.or_else(|| is_ignored_by(at.ignore.as_ref(), path, is_directory));
+        let mut next = Some(self);
+        while let Some(level) = next {
+            let ignore = is_ignored_by(level.ignore.as_ref(), path, is_directory);
             if ignore.is_some() {
                 return ignore;
             }
             if in_repository {
-                git_ignore = git_ignore
-                    .or_else(|| is_ignored_by(at.git_ignore.as_ref(), path, is_directory));
-                git_exclude = git_exclude
-                    .or_else(|| is_ignored_by(at.git_exclude.as_ref(), path, is_directory));
-                in_repository = !at.is_repository;
+                if git_ignore.is_none() {
+                    git_ignore = is_ignored_by(level.git_ignore.as_ref(), path, is_directory);
+                }
+                if git_exclude.is_none() {
+                    git_exclude = is_ignored_by(level.git_exclude.as_ref(), path, is_directory);
+                }
+                in_repository = !level.is_repository;
             }
-            level = at.above.as_deref();
+            next = level.above.as_deref();
         }
         git_ignore.or(git_exclude)
     }
 
-    /// The ignore rules of a directory with the entries `names`, below `above`.
+    /// Returns the ignore rules of a directory with the entries `names`, below `above`.
     pub(super) fn from_entries(
         source: IgnoreSource<'_>,
         names: &Names,
@@ -153,7 +155,7 @@ impl Ignores {
         Self::load(source, present, above)
     }
 
-    /// The ignore rules of a directory whose entries are not read.
+    /// Returns the ignore rules of a directory whose entries are not read.
     pub(super) fn from_directory(
         source: IgnoreSource<'_>,
         above: Option<Arc<Self>>,
@@ -171,43 +173,49 @@ impl Ignores {
         present: MarkerNames,
         above: Option<Arc<Self>>,
     ) -> Option<Arc<Self>> {
-        if !(present.ignore || present.git_ignore || present.git) {
+        let has_marker = present.ignore || present.git_ignore || present.git;
+        if !has_marker {
             return above;
         }
+        let is_below_repository = above.as_ref().is_some_and(|above| above.in_repository);
         Some(Arc::new(Self {
-            ignore: source.rules_if(present.ignore, &[c".ignore"]),
-            git_ignore: source.rules_if(present.git_ignore, &[c".gitignore"]),
-            git_exclude: source.rules_if(present.git, &[c".git", c"info", c"exclude"]),
+            ignore: source.load_if(present.ignore, &[c".ignore"]),
+            git_ignore: source.load_if(present.git_ignore, &[c".gitignore"]),
+            git_exclude: source.load_if(present.git, &[c".git", c"info", c"exclude"]),
             is_repository: present.git,
-            in_repository: present.git || above.as_ref().is_some_and(|above| above.in_repository),
+            in_repository: present.git || is_below_repository,
             above,
         }))
     }
 }
 
 impl IgnoreSource<'_> {
-    /// Whether the directory has an entry of this name. The call's report records the answer.
+    /// Checks whether the directory has an entry of this name. The call's report records the
+    /// answer.
     fn has(&self, name: &CStr) -> bool {
         let is_present = directory::stat(self.dir, name).is_ok();
         self.view.record_presence(&[self.prefix, name.to_bytes()].concat(), is_present);
         is_present
     }
 
-    fn rules_if(&self, is_present: bool, path: &[&CStr]) -> Option<IgnoreFile> {
-        if is_present { self.rules(path) } else { None }
+    fn load_if(&self, is_present: bool, path: &[&CStr]) -> Option<IgnoreFile> {
+        if is_present { self.load(path) } else { None }
     }
 
-    /// The rules in the file at `path`. `None` if it isn't a regular file, can't be read, or
-    /// doesn't fit into the memory. A file of which something is left out is counted.
-    fn rules(&self, path: &[&CStr]) -> Option<IgnoreFile> {
-        let text = self.text(path)?;
+    /// Loads the rules in the file at `path`. Returns `None` if it isn't a regular file, can't be
+    /// read, or doesn't fit into the memory. A file that is left out in part is counted.
+    fn load(&self, path: &[&CStr]) -> Option<IgnoreFile> {
+        let text = self.read(path)?;
         let is_late = self.memory.is_spent();
         let most_wild = if is_late { MAX_WILD_LATE } else { MAX_WILD };
         let bytes = Rules::memory(&text, most_wild, self.memory.threads);
-        if is_late && text.len() > MAX_BYTES_LATE || !self.memory.reserve(bytes) {
+        let is_too_long = is_late && text.len() > MAX_BYTES_LATE;
+        if is_too_long || !self.memory.reserve(bytes) {
             self.memory.count_left_out();
             return None;
         }
+
+        // The reserved memory is given back when the file is dropped.
         let mut file = IgnoreFile {
             rules: None,
             wild: AtomicBool::new(false),
@@ -216,9 +224,9 @@ impl IgnoreSource<'_> {
             memory: Arc::clone(self.memory),
             bytes,
         };
-        let begun = thread_cpu();
+        let started = thread_cpu();
         file.rules = Rules::new(&text, most_wild);
-        self.memory.spend(begun, USUAL_COMPILATION);
+        self.memory.spend(started, USUAL_COMPILATION);
         if file.rules.as_ref().is_none_or(|rules| rules.is_cut) {
             self.memory.count_left_out();
         }
@@ -226,23 +234,23 @@ impl IgnoreSource<'_> {
         Some(file)
     }
 
-    fn text(&self, path: &[&CStr]) -> Option<Vec<u8>> {
-        let real =
-            [self.prefix, &path.iter().map(|part| part.to_bytes()).collect::<Vec<_>>().join(&b'/')]
-                .concat();
+    /// Reads the file at `path`, if the rules allow it and the file isn't too long.
+    fn read(&self, path: &[&CStr]) -> Option<Vec<u8>> {
+        let parts: Vec<&[u8]> = path.iter().map(|part| part.to_bytes()).collect();
+        let real = [self.prefix, &parts.join(&b'/')].concat();
         // This asks the path rules alone, not those about a call: the content of an ignore file is
         // not part of the answer.
-        self.view
-            .rules()
-            .decide(Path::new(OsStr::from_bytes(&real)), Kind::Other, Access::Read)
-            .ok()?;
+        let real_path = Path::new(OsStr::from_bytes(&real));
+        self.view.rules().decide(real_path, Kind::Other, Access::Read).ok()?;
+
         let (file, stat) = match self.open(path) {
             Ok(opened) => opened,
-            Err(errno) => {
-                match errno {
-                    Errno::NOENT | Errno::NOTDIR => self.view.record_presence(&real, false),
-                    _ => self.view.mark_incomplete(),
-                }
+            Err(Errno::NOENT | Errno::NOTDIR) => {
+                self.view.record_presence(&real, false);
+                return None;
+            }
+            Err(_) => {
+                self.view.mark_incomplete();
                 return None;
             }
         };
@@ -256,6 +264,7 @@ impl IgnoreSource<'_> {
             self.view.mark_incomplete();
             return None;
         }
+        // A byte order mark isn't part of the first line.
         if text.starts_with(b"\xef\xbb\xbf") {
             text.drain(..3);
         }
@@ -266,25 +275,23 @@ impl IgnoreSource<'_> {
     fn open(&self, path: &[&CStr]) -> Result<(OwnedFd, Stat), Errno> {
         let (name, parents) = path.split_last().ok_or(Errno::NOENT)?;
         let mut real = self.prefix.to_vec();
-        let mut opened: Option<OwnedFd> = None;
+        let mut innermost: Option<OwnedFd> = None;
         for parent in parents {
             real.extend_from_slice(parent.to_bytes());
-            let inside = directory::open_directory(
-                opened.as_ref().map_or(self.dir, OwnedFd::as_fd),
-                parent,
-            )?;
-            if !directory::is_at(inside.as_fd(), &real) {
+            let outer = innermost.as_ref().map_or(self.dir, OwnedFd::as_fd);
+            let inner = directory::open_directory(outer, parent)?;
+            if !directory::is_at(inner.as_fd(), &real) {
                 return Err(Errno::XDEV);
             }
-            opened = Some(inside);
+            innermost = Some(inner);
             real.push(b'/');
         }
-        directory::open_file(opened.as_ref().map_or(self.dir, OwnedFd::as_fd), name)
+        directory::open_file(innermost.as_ref().map_or(self.dir, OwnedFd::as_fd), name)
     }
 }
 
 impl RuleMemory {
-    /// The memory for a search with `threads` threads.
+    /// Makes the memory for a search with `threads` threads.
     pub(super) fn new(threads: usize) -> Arc<Self> {
         Arc::new(Self {
             threads,
@@ -294,8 +301,8 @@ impl RuleMemory {
         })
     }
 
-    /// The number of ignore files that were left out, or whose lines with wildcards were, because
-    /// they are too long or need too much memory or time.
+    /// Returns the number of ignore files that were left out, or whose lines with wildcards were,
+    /// because they are too long or need too much memory or time.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
@@ -304,13 +311,13 @@ impl RuleMemory {
         self.left_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the time of this thread since `begun`, without the usual time. Returns whether the
-    /// time was more than usual, and more than is left.
-    fn spend(&self, begun: Duration, usual: Duration) -> bool {
-        let Some(more) = thread_cpu().checked_sub(begun + usual) else { return false };
-        let more = u64::try_from(more.as_nanos()).unwrap_or(u64::MAX);
+    /// Counts the time of this thread since `started`, without the usual time. Returns true if the
+    /// time was more than usual, and all the time of the search's rules is over.
+    fn spend(&self, started: Duration, usual: Duration) -> bool {
+        let Some(excess) = thread_cpu().checked_sub(started + usual) else { return false };
+        let nanoseconds = u64::try_from(excess.as_nanos()).unwrap_or(u64::MAX);
         // No search is so long that this overflows.
-        self.spent.fetch_add(more, Ordering::Relaxed);
+        self.spent.fetch_add(nanoseconds, Ordering::Relaxed);
         self.is_spent()
     }
 
@@ -318,9 +325,11 @@ impl RuleMemory {
         u128::from(self.spent.load(Ordering::Relaxed)) >= MAX_TIME.as_nanos()
     }
 
+    /// Counts bytes as used. Returns false if they don't fit.
     fn reserve(&self, bytes: u64) -> bool {
         let reserved = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-            Some(used + bytes).filter(|sum| *sum <= MAX_MEMORY)
+            let sum = used + bytes;
+            if sum <= MAX_MEMORY { Some(sum) } else { None }
         });
         reserved.is_ok()
     }
@@ -332,7 +341,7 @@ impl Drop for IgnoreFile {
     }
 }
 
-/// Whether one ignore file ignores an entry.
+/// Checks whether one ignore file ignores an entry.
 fn is_ignored_by(file: Option<&IgnoreFile>, path: &[u8], is_directory: bool) -> Option<bool> {
     let file = file?;
     let rules = file.rules.as_ref()?;
@@ -341,16 +350,19 @@ fn is_ignored_by(file: Option<&IgnoreFile>, path: &[u8], is_directory: bool) -> 
         return rules.is_ignored(rest, is_directory, false);
     }
     if !file.is_measured.load(Ordering::Relaxed) {
-        let begun = Instant::now();
+        let started = Instant::now();
         let is_ignored = rules.is_ignored(rest, is_directory, true);
-        if begun.elapsed() > USUAL_MATCH {
+        if started.elapsed() > USUAL_MATCH {
             file.is_measured.store(true, Ordering::Relaxed);
         }
         return is_ignored;
     }
-    let begun = thread_cpu();
+
+    let started = thread_cpu();
     let is_ignored = rules.is_ignored(rest, is_directory, true);
-    if file.memory.spend(begun, USUAL_MATCH) && file.wild.swap(false, Ordering::Relaxed) {
+    let is_too_slow = file.memory.spend(started, USUAL_MATCH);
+    // Only the thread that switches the lines off counts the file.
+    if is_too_slow && file.wild.swap(false, Ordering::Relaxed) {
         file.memory.count_left_out();
     }
     is_ignored

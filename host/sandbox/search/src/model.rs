@@ -101,7 +101,7 @@ pub struct SearchEntry {
     pub modified_ms: u64,
 }
 
-/// Why a search ended.
+/// The reason why a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchEnding {
     /// All results were found.
@@ -114,7 +114,7 @@ pub enum SearchEnding {
     Cancelled,
 }
 
-/// How many entries were left out, by reason.
+/// The number of entries that were left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SkipCounts {
     /// Entries that the operator's rules deny. A denied directory counts once, with everything in
@@ -181,7 +181,7 @@ pub struct SearchCounts {
     pub cpu: Duration,
 }
 
-/// Why a search failed.
+/// The reason why a search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     /// The regex or a glob isn't valid; with the engine's explanation.

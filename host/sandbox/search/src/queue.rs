@@ -38,14 +38,14 @@ struct State {
 }
 
 impl Queue {
-    /// An empty queue with one worker, which already has its first folder.
+    /// Makes an empty queue with one worker, which already has its first folder.
     pub(super) fn new() -> Self {
         let state = State { tasks: Vec::new(), workers: 1, waiting: 0, closed: false };
         Self { state: Mutex::new(state), changed: Condvar::new(), idle: AtomicUsize::new(0) }
     }
 
-    /// Takes the newest task. Waits if the queue is empty while other workers are busy. `None` if
-    /// all work is done or the search has ended.
+    /// Takes the newest task. Waits if the queue is empty while other workers are busy. Returns
+    /// `None` if all work is done or the search has ended.
     pub(super) fn next(&self, budget: &Budget<'_>) -> Option<Task> {
         let mut state = self.lock();
         loop {
@@ -69,13 +69,13 @@ impl Queue {
         }
     }
 
-    /// Adds tasks. Returns how many didn't fit.
+    /// Adds tasks, and empties the list. Returns the number of tasks that didn't fit.
     pub(super) fn push(&self, tasks: &mut Vec<Task>) -> u64 {
         let mut state = self.lock();
-        let fitting = tasks.len().min(MAX_PENDING - state.tasks.len());
-        let dropped = tasks.len() - fitting;
-        state.tasks.extend(tasks.drain(..).take(fitting));
-        match fitting.min(state.waiting) {
+        let added = tasks.len().min(MAX_PENDING - state.tasks.len());
+        let dropped = tasks.len() - added;
+        state.tasks.extend(tasks.drain(..).take(added));
+        match added.min(state.waiting) {
             0 => {}
             1 => self.changed.notify_one(),
             _ => self.changed.notify_all(),
@@ -83,7 +83,7 @@ impl Queue {
         dropped as u64
     }
 
-    /// Whether a worker waits for a task.
+    /// Checks whether a worker waits for a task.
     pub(super) fn has_idle_worker(&self) -> bool {
         self.idle.load(Ordering::Relaxed) > 0
     }

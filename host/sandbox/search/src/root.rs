@@ -57,7 +57,7 @@ pub(super) fn open(
 }
 
 impl Root {
-    /// The path of a result as the caller sees it; `rest` is the path below the root.
+    /// Returns the path of a result as the caller sees it; `rest` is the path below the root.
     pub(super) fn result_path(&self, rest: &[u8]) -> String {
         if self.is_file {
             return self.spelled.clone();
@@ -80,12 +80,12 @@ impl Root {
         }
         view.record_at(found.path.as_os_str().as_bytes(), fd.as_fd());
         let (names, is_complete) = Names::read(fd.as_fd(), scratch(&mut Vec::new()));
-        let prefix = prefix(&found.path);
+        let prefix = with_slash(&found.path);
         let mut ignores = None;
         if let Some(memory) = memory {
+            let above = ignores_above(view, &found.path, memory);
             let source = IgnoreSource { view, dir: fd.as_fd(), prefix: &prefix, memory };
-            ignores =
-                Ignores::from_entries(source, &names, ignores_above(view, &found.path, memory));
+            ignores = Ignores::from_entries(source, &names, above);
         }
         let folder = Folder::new(fd, prefix, 0, ignores, names);
         Ok(Self {
@@ -104,7 +104,7 @@ impl Root {
         // Unreported: the other entries of the parent don't affect the answer.
         let parent = view.unreported().find(parent)?;
         let names = Names::single(&name, FileType::RegularFile);
-        let folder = Folder::new(parent.handle, prefix(&parent.path), 0, None, names);
+        let folder = Folder::new(parent.handle, with_slash(&parent.path), 0, None, names);
         Ok(Self {
             folder: Arc::new(folder),
             is_incomplete: false,
@@ -114,22 +114,24 @@ impl Root {
     }
 }
 
-/// The ignore rules of the directories above `path`, up to the first that may not be read.
+/// Returns the ignore rules of the directories above `path`, up to the first that may not be read.
 fn ignores_above(view: &FileView, path: &Path, memory: &Arc<RuleMemory>) -> Option<Arc<Ignores>> {
     // Unreported: of these directories only the ignore files affect the answer, and those are
     // recorded when they are read.
     let unreported = view.unreported();
     let readable = path.ancestors().skip(1).map_while(|above| unreported.find(above).ok());
     let above: Vec<ResolvedObject> = readable.collect();
-    above.iter().rev().fold(None, |ignores, found| {
-        let source =
-            IgnoreSource { view, dir: found.handle.as_fd(), prefix: &prefix(&found.path), memory };
-        Ignores::from_directory(source, ignores)
-    })
+    let mut ignores = None;
+    for directory in above.iter().rev() {
+        let prefix = with_slash(&directory.path);
+        let source = IgnoreSource { view, dir: directory.handle.as_fd(), prefix: &prefix, memory };
+        ignores = Ignores::from_directory(source, ignores);
+    }
+    ignores
 }
 
-/// The path of a directory with a slash at its end.
-fn prefix(path: &Path) -> Vec<u8> {
+/// Returns the path of a directory with a slash at its end.
+fn with_slash(path: &Path) -> Vec<u8> {
     let mut prefix = path.as_os_str().as_bytes().to_vec();
     if prefix.last() != Some(&b'/') {
         prefix.push(b'/');
@@ -141,9 +143,9 @@ fn explain(error: FileError, spelled: &str) -> SearchError {
     match error {
         FileError::Denied(denial) => SearchError::Denied(denial),
         FileError::Errno(Errno::NOENT | Errno::NOTDIR) => SearchError::NotFound(spelled.to_owned()),
-        FileError::Errno(errno) => SearchError::Failed(format!(
-            "{spelled} can't be opened: {}",
-            std::io::Error::from(errno)
-        )),
+        FileError::Errno(errno) => {
+            let error = std::io::Error::from(errno);
+            SearchError::Failed(format!("{spelled} can't be opened: {error}"))
+        }
     }
 }

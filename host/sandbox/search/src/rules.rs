@@ -68,8 +68,8 @@ impl Rules {
         let mut lines = Vec::new();
         let mut is_cut = false;
         for (line, glob) in parse(text) {
-            let is_plain = is_plain(&glob);
-            if !is_plain && (patterns.len() >= most_wild || glob.len() > MAX_GLOB) {
+            let is_wild = !is_plain(&glob);
+            if is_wild && (patterns.len() >= most_wild || glob.len() > MAX_GLOB) {
                 is_cut = true;
                 continue;
             }
@@ -82,87 +82,103 @@ impl Rules {
             else {
                 continue;
             };
-            if is_plain {
-                names.add(glob);
-                names_lines.push(lines.len());
-            } else {
+            if is_wild {
                 patterns.push(glob.regex().to_owned());
                 patterns_lines.push(lines.len());
+            } else {
+                names.add(glob);
+                names_lines.push(lines.len());
             }
             lines.push(line);
         }
-        let cache = cache(patterns.len());
-        let built = RegexSetBuilder::new(patterns)
+
+        let cache = cache_size(patterns.len());
+        let automaton = RegexSetBuilder::new(patterns)
             .dot_matches_new_line(true)
             .size_limit(MAX_AUTOMATON)
             .dfa_size_limit(cache)
             .build();
-        is_cut |= built.is_err();
-        let patterns = built.unwrap_or_default();
+        let patterns = automaton.unwrap_or_else(|_| {
+            is_cut = true;
+            RegexSet::default()
+        });
         let names = names.build().ok()?;
         Some(Self { names, names_lines, patterns, patterns_lines, lines, is_cut })
     }
 
-    /// The most memory, in bytes, that the rules in `text` use, with the caches of `threads`
-    /// threads.
+    /// Returns the most memory, in bytes, that the rules in `text` use, with the caches of
+    /// `threads` threads.
     pub(super) fn memory(text: &[u8], most_wild: usize, threads: usize) -> u64 {
-        let mut sum = 0;
-        let mut wild = 0;
+        let mut bytes = 0;
+        let mut wild_lines = 0;
         for (_, glob) in parse(text) {
-            let is_plain = is_plain(&glob);
-            if !is_plain && (wild >= most_wild || glob.len() > MAX_GLOB) {
+            let is_wild = !is_plain(&glob);
+            if is_wild && (wild_lines >= most_wild || glob.len() > MAX_GLOB) {
                 continue;
             }
-            let (each, per_byte) = if is_plain { PLAIN } else { WILD };
-            sum += each + per_byte * glob.len() as u64;
-            wild += usize::from(!is_plain);
+            let (per_line, per_byte) = if is_wild { WILD } else { PLAIN };
+            bytes += per_line + per_byte * glob.len() as u64;
+            if is_wild {
+                wild_lines += 1;
+            }
         }
-        sum + if wild == 0 { 0 } else { (threads * cache(wild)) as u64 }
+        if wild_lines > 0 {
+            bytes += (threads * cache_size(wild_lines)) as u64;
+        }
+        bytes
     }
 
-    /// Whether the path `rest` below the file's directory is ignored. The last line that matches
-    /// decides; `None` if no line matches. `wild`: whether lines with wildcards count.
+    /// Checks whether the path `rest` below the file's directory is ignored. The last line that
+    /// matches decides. Returns `None` if no line matches. `wild`: whether lines with wildcards
+    /// count.
     pub(super) fn is_ignored(&self, rest: &[u8], is_directory: bool, wild: bool) -> Option<bool> {
         let path = Path::new(OsStr::from_bytes(rest));
-        let names = self.names.matches(path).into_iter().map(|index| self.names_lines[index]);
-        let matches = wild.then(|| self.patterns.matches(rest));
-        let patterns = matches.iter().flatten().map(|index| self.patterns_lines[index]);
-        names
-            .chain(patterns)
-            .filter(|line| is_directory || !self.lines[*line].only_directories)
-            .max()
-            .map(|line| !self.lines[line].is_whitelist)
+        let mut lines: Vec<usize> =
+            self.names.matches(path).into_iter().map(|index| self.names_lines[index]).collect();
+        if wild {
+            let matches = self.patterns.matches(rest);
+            lines.extend(matches.iter().map(|index| self.patterns_lines[index]));
+        }
+        if !is_directory {
+            lines.retain(|line| !self.lines[*line].only_directories);
+        }
+        let last = lines.into_iter().max()?;
+        Some(!self.lines[last].is_whitelist)
     }
 
-    /// Whether there are lines with wildcards.
+    /// Checks whether there are lines with wildcards.
     pub(super) fn has_wild(&self) -> bool {
         !self.patterns.is_empty()
     }
 }
 
-/// The cache for an automaton of this many lines.
-fn cache(lines: usize) -> usize {
+/// Returns the size of the cache for an automaton of this many lines, in bytes.
+fn cache_size(lines: usize) -> usize {
     MAX_CACHE + lines * CACHE_PER_LINE
 }
 
-/// Whether a glob is a plain name, path or extension, which is looked up in a table. Every other
-/// glob needs the automaton.
+/// Checks whether a glob is a plain name, path or extension, which is looked up in a table. Every
+/// other glob needs the automaton.
 fn is_plain(glob: &str) -> bool {
-    let (anywhere, name) = glob.strip_prefix("**/").map_or((false, glob), |name| (true, name));
-    let (name, is_extension) = match name.strip_prefix("*.") {
-        Some(extension) if anywhere => (extension, true),
-        _ => (name, false),
-    };
-    !(name.is_empty() || name.contains(WILDCARDS) || is_extension && name.contains(['.', '/']))
+    if let Some(extension) = glob.strip_prefix("**/*.") {
+        return is_literal(extension) && !extension.contains(['.', '/']);
+    }
+    is_literal(glob.strip_prefix("**/").unwrap_or(glob))
 }
 
-/// The lines of a file and their globs, by the rules of gitignore(5) as `ignore` reads them.
+fn is_literal(text: &str) -> bool {
+    !text.is_empty() && !text.contains(WILDCARDS)
+}
+
+/// Reads the lines of a file and their globs, by the rules of gitignore(5) as `ignore` reads them.
+/// Lines that aren't UTF-8 are skipped.
 fn parse(text: &[u8]) -> impl Iterator<Item = (Line, String)> {
     text.split(|byte| *byte == b'\n').filter_map(|line| parse_line(std::str::from_utf8(line).ok()?))
 }
 
-/// `None` if the line is empty or a comment.
+/// Reads a line. Returns `None` if the line is empty or a comment.
 fn parse_line(line: &str) -> Option<(Line, String)> {
+    // An escaped space at the end stays.
     let mut glob = if line.ends_with("\\ ") { line } else { line.trim_end() };
     if glob.is_empty() || line.starts_with('#') {
         return None;

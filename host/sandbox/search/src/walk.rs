@@ -79,8 +79,8 @@ impl Walk<'_> {
     /// first; others start when there is work for them.
     pub(super) fn run<V: Visitor>(&self, visitor: impl Fn() -> V + Sync) -> WalkResult<V> {
         let queue = Queue::new();
-        let mut skipped =
-            SkipCounts { unreadable: u64::from(self.root.is_incomplete), ..SkipCounts::default() };
+        let unreadable = u64::from(self.root.is_incomplete);
+        let mut skipped = SkipCounts { unreadable, ..SkipCounts::default() };
         let mut visitors = Vec::new();
         let mut cpu = Duration::ZERO;
         thread::scope(|scope| {
@@ -89,27 +89,28 @@ impl Walk<'_> {
                 for _ in 1..self.budget.threads() {
                     queue.add_worker();
                     let builder = thread::Builder::new().name("search".to_owned());
-                    let other = builder.spawn_scoped(scope, || {
+                    let thread = builder.spawn_scoped(scope, || {
                         let worker = Worker::new(self, &queue, visitor(), None);
-                        (worker.run(None), thread_cpu())
+                        let (visitor, skipped) = worker.run(None);
+                        (visitor, skipped, thread_cpu())
                     });
-                    match other {
-                        Ok(other) => others.push(other),
+                    match thread {
+                        Ok(thread) => others.push(thread),
                         // The search goes on with the threads that run.
                         Err(_) => return queue.remove_worker(),
                     }
                 }
             };
-            let (own, counts) = Worker::new(self, &queue, visitor(), Some(&mut start_others))
-                .run(Some(&self.root.folder));
-            visitors.push(own);
-            skipped.add(counts);
-            for other in others {
-                let ((visitor, counts), used) =
-                    other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                visitors.push(visitor);
-                skipped.add(counts);
-                cpu += used;
+            let first = Worker::new(self, &queue, visitor(), Some(&mut start_others));
+            let (first_visitor, first_skipped) = first.run(Some(&self.root.folder));
+            visitors.push(first_visitor);
+            skipped.add(first_skipped);
+            for thread in others {
+                let (other_visitor, other_skipped, other_cpu) =
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                visitors.push(other_visitor);
+                skipped.add(other_skipped);
+                cpu += other_cpu;
             }
         });
         skipped.unreadable += self.filter.memory().map_or(0, |memory| memory.left_out());
@@ -173,14 +174,14 @@ impl<'w, V: Visitor> Worker<'w, V> {
                 },
                 Task::Help(folder) => {
                     folder.offered.store(false, Ordering::Relaxed);
-                    self.files(&folder);
+                    self.visit_files(&folder);
                 }
             }
         }
         (self.visitor, self.skipped)
     }
 
-    /// Opens the directory that an entry names. `None` if it can't be read or was moved.
+    /// Opens the directory that an entry names. Returns `None` if it can't be read or was moved.
     fn enter(&mut self, parent: &Folder, index: usize) -> Option<Arc<Folder>> {
         let name = parent.names.name(index);
         let fd = directory::open_directory(parent.as_fd(), name).ok()?;
@@ -207,13 +208,13 @@ impl<'w, V: Visitor> Worker<'w, V> {
 
     fn walk_folder(&mut self, folder: &Arc<Folder>) {
         if self.walk.max_depth.is_none_or(|max| folder.depth < max) {
-            self.directories(folder);
-            self.files(folder);
+            self.visit_directories(folder);
+            self.visit_files(folder);
         }
     }
 
     /// Visits the directories of a folder, and queues them to be entered.
-    fn directories(&mut self, folder: &Arc<Folder>) {
+    fn visit_directories(&mut self, folder: &Arc<Folder>) {
         let mut tasks = Vec::new();
         let mut path = folder.prefix.clone();
         for index in 0..folder.names.len() {
@@ -230,10 +231,14 @@ impl<'w, V: Visitor> Worker<'w, V> {
             if !self.visit_entry(folder, name, kind, &path) {
                 continue;
             }
-            match folder.depth + 1 {
-                depth if self.walk.max_depth.is_some_and(|max| depth >= max) => {}
-                depth if depth >= MAX_DEPTH => self.skipped.unreadable += 1,
-                _ => tasks.push(Task::Enter(Arc::clone(folder), index)),
+            let depth = folder.depth + 1;
+            if self.walk.max_depth.is_some_and(|max| depth >= max) {
+                continue;
+            }
+            if depth >= MAX_DEPTH {
+                self.skipped.unreadable += 1;
+            } else {
+                tasks.push(Task::Enter(Arc::clone(folder), index));
             }
         }
         if !tasks.is_empty() {
@@ -243,7 +248,7 @@ impl<'w, V: Visitor> Worker<'w, V> {
     }
 
     /// Visits the other entries of a folder. Each entry is visited once, also if threads help.
-    fn files(&mut self, folder: &Arc<Folder>) {
+    fn visit_files(&mut self, folder: &Arc<Folder>) {
         let mut path = folder.prefix.clone();
         while let Some(index) = folder.take_file() {
             if !self.should_continue() {
@@ -282,16 +287,16 @@ impl<'w, V: Visitor> Worker<'w, V> {
             self.skipped.denied += 1;
             return false;
         }
-        if verdict == Verdict::Include && !(self.walk.files_only && kind == FileType::Directory) {
+        let is_unwanted_directory = self.walk.files_only && kind == FileType::Directory;
+        if verdict == Verdict::Include && !is_unwanted_directory {
+            let item = Item { folder, name, path, rest };
             let peers = &mut self.peers;
-            self.visitor.visit(&Item { folder, name, path, rest }, &mut self.skipped, &mut || {
-                peers.offer_now(folder);
-            });
+            self.visitor.visit(&item, &mut self.skipped, &mut || peers.offer_now(folder));
         }
         true
     }
 
-    /// Whether the search goes on. Checks the clock every few entries.
+    /// Checks whether the search goes on. Checks the clock every few entries.
     fn should_continue(&mut self) -> bool {
         self.visited = self.visited.wrapping_add(1);
         if self.visited.is_multiple_of(CHECK_EVERY) {
