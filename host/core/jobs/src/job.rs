@@ -36,9 +36,9 @@ pub struct JobSummary {
     pub call: String,
     /// The command line.
     pub command: String,
-    /// When it started, in seconds of Unix time.
+    /// The time of its start, in seconds of Unix time.
     pub started: u64,
-    /// How long it has run, in seconds.
+    /// The time that it has run, in seconds.
     pub seconds: u64,
     /// Bytes of its output.
     pub output_bytes: u64,
@@ -47,7 +47,7 @@ pub struct JobSummary {
     pub state: JobState,
 }
 
-/// Whether a job runs.
+/// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum JobState {
@@ -63,7 +63,7 @@ pub enum JobState {
 }
 
 impl JobState {
-    /// The state in words, for a reader.
+    /// Returns the state in words, for a reader.
     pub fn describe(&self) -> String {
         match self {
             Self::Running => "running".to_owned(),
@@ -91,7 +91,7 @@ pub(crate) struct Job {
     pub(crate) process: OnceLock<i32>,
     started: Instant,
     started_at: SystemTime,
-    /// How it ended, after which time, and the notices for its reader.
+    /// Its end, the time that it ran, and the notices for its reader.
     end: OnceLock<(JobEnd, Duration, Vec<String>)>,
     /// Whether its session knows that it has ended.
     is_told: AtomicBool,
@@ -107,7 +107,7 @@ pub(crate) struct Job {
 struct JobData {
     live: LiveOutput,
     kept: Ring,
-    /// Where the last answer about it ended.
+    /// The offset at which the last answer about the job ended.
     cursor: u64,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct JobPart {
     pub(crate) total: u64,
     /// The first byte that is kept.
     pub(crate) kept_from: u64,
-    /// Why nothing is kept.
+    /// The reason why no output is kept.
     pub(crate) failure: Option<String>,
 }
 
@@ -155,9 +155,12 @@ impl Job {
         }
     }
 
-    /// How long it has run.
+    /// Returns the time that it has run.
     pub(crate) fn time(&self) -> Duration {
-        self.end.get().map_or_else(|| self.started.elapsed(), |(_, time, _)| *time)
+        match self.end.get() {
+            Some((_, time, _)) => *time,
+            None => self.started.elapsed(),
+        }
     }
 
     pub(crate) fn notices(&self) -> &[String] {
@@ -181,12 +184,12 @@ impl Job {
     /// Changes the output. May wait for the disk.
     fn change<R>(&self, change: impl FnOnce(&mut JobData) -> R) -> R {
         let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = change(&mut data);
+        let result = change(&mut data);
         self.bytes.store(data.kept.end(), Ordering::Relaxed);
-        changed
+        result
     }
 
-    /// Notes its end. Its output is complete.
+    /// Records its end. Its output must be complete.
     pub(crate) fn finish(&self, end: JobEnd, notices: Vec<String>) {
         self.change(|data| {
             let rest = data.live.finish();
@@ -196,17 +199,18 @@ impl Job {
         self.changed.send_replace(());
     }
 
-    /// Whether it has ended and its session wasn't told yet. It counts as told then.
-    pub(crate) fn tell(&self) -> bool {
+    /// Records that its session knows of its end. Returns false if it still runs, or if the session
+    /// knew before.
+    pub(crate) fn mark_told(&self) -> bool {
         self.has_ended() && !self.is_told.swap(true, Ordering::Relaxed)
     }
 
-    /// Learns of the next changes.
+    /// Returns a receiver of the next changes.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// The output from `offset`; `None`: from where the last answer ended. At most `most` bytes.
+    /// Reads the output from `offset`, or from the end of the last answer: at most `most` bytes.
     /// May wait for the disk.
     ///
     /// # Errors
@@ -233,7 +237,7 @@ impl Job {
     }
 }
 
-/// Keeps the output of a job.
+/// A recorder that keeps the output of a job.
 #[derive(Debug)]
 pub(crate) struct JobOutput(pub(crate) Arc<Job>);
 

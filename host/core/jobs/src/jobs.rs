@@ -44,16 +44,16 @@ pub struct JobSettings {
     pub observer: Arc<dyn JobObserver>,
 }
 
-/// Learns of the beginning and the end of each job.
+/// Learns of the start and the end of each job.
 pub trait JobObserver: fmt::Debug + Send + Sync + 'static {
-    /// A job is about to begin. May block.
+    /// Runs before a job starts. May block.
     ///
     /// # Errors
     ///
-    /// Why it must not.
+    /// The reason why the job must not start.
     fn begin(&self, id: &str, about: &JobAbout) -> Result<(), Failure>;
 
-    /// A job has ended after this time. May block.
+    /// Runs when a job has ended after this time. May block.
     fn end(&self, id: &str, about: &JobAbout, end: &JobEnd, time: Duration);
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct SessionInner {
 }
 
 impl Jobs {
-    /// `data`: Toolhold's data folder.
+    /// Makes jobs without sessions. `data`: Toolhold's data folder.
     pub fn new(settings: JobSettings, data: PathBuf) -> Self {
         Self(Arc::new(Shared {
             settings: RwLock::new(settings),
@@ -101,15 +101,17 @@ impl Jobs {
 
     /// Takes over the settings of a changed configuration. Without jobs in it, all jobs end.
     pub fn change_settings(&self, settings: JobSettings) {
-        let none = settings.bounds.running == 0;
+        let allows_none = settings.bounds.running == 0;
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
-        if none {
-            self.0.live_sessions().iter().for_each(|session| session.end_all());
+        if allows_none {
+            for session in self.0.live_sessions() {
+                session.end_all();
+            }
         }
     }
 
-    /// The jobs of the session of this name, which no other session has. The session itself
-    /// holds them.
+    /// Returns the jobs of the session with this name. Names of sessions are unique. The session
+    /// itself holds its jobs.
     pub fn session(&self, name: &Arc<str>) -> SessionJobs {
         let mut sessions = self.0.sessions();
         sessions.retain(|_, session| session.strong_count() > 0);
@@ -125,21 +127,22 @@ impl Jobs {
         SessionJobs(session)
     }
 
-    /// All jobs of all sessions, the oldest first.
+    /// Returns all jobs of all sessions, the oldest first.
     pub fn list(&self) -> Vec<JobSummary> {
-        let sessions = self.0.live_sessions();
-        let mut all: Vec<JobSummary> =
-            sessions.iter().flat_map(|session| SessionJobs(Arc::clone(session)).list()).collect();
+        let mut all: Vec<JobSummary> = Vec::new();
+        for session in self.0.live_sessions() {
+            all.extend(SessionJobs(session).list());
+        }
         all.sort_by_key(|job| job.started);
         all
     }
 
-    /// Itself, if sessions may have jobs.
+    /// Returns itself if sessions may have jobs.
     pub fn may_start(&self) -> Option<&Self> {
-        (self.0.settings().bounds.running > 0).then_some(self)
+        if self.0.settings().bounds.running > 0 { Some(self) } else { None }
     }
 
-    /// Whether the job that a call started runs.
+    /// Checks whether the job that a call started runs.
     pub fn is_running(&self, call: &str) -> bool {
         let sessions = self.0.live_sessions();
         sessions.iter().any(|session| {
@@ -147,11 +150,18 @@ impl Jobs {
         })
     }
 
-    /// Stops a job of any session. `false`: no job that runs has this ID.
+    /// Stops a job of any session. Returns false if no job that runs has this ID.
     pub fn stop(&self, id: &str) -> bool {
-        let found = self.0.live_sessions().into_iter().find_map(|session| session.find(id));
-        let running = found.filter(|job| !job.has_ended());
-        running.map(|job| job.cancel.cancel()).is_some()
+        for session in self.0.live_sessions() {
+            if let Some(job) = session.find(id) {
+                let is_running = !job.has_ended();
+                if is_running {
+                    job.cancel.cancel();
+                }
+                return is_running;
+            }
+        }
+        false
     }
 
     /// Stops all jobs of all sessions, and starts no more: the host ends. Waits a moment, so that
@@ -169,7 +179,7 @@ impl Jobs {
         self.find_session(session)?.find(id)
     }
 
-    /// The jobs of a session that has any.
+    /// Returns the jobs of a session, if the session exists.
     pub(crate) fn find_session(&self, session: &str) -> Option<Arc<SessionInner>> {
         self.0.sessions().get(session).and_then(Weak::upgrade)
     }
@@ -186,10 +196,14 @@ impl Shared {
         self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counts one more thread that waits for a command, or one less.
-    pub(crate) fn count_thread(&self, begins: bool) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        *running = if begins { *running + 1 } else { *running - 1 };
+    /// Counts one more thread that waits for a command.
+    pub(crate) fn add_thread(&self) {
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+    }
+
+    /// Counts one thread less that waits for a command.
+    pub(crate) fn remove_thread(&self) {
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         self.ended.notify_all();
     }
 
@@ -203,34 +217,33 @@ impl Shared {
 }
 
 impl SessionJobs {
-    /// The session's jobs, the oldest first.
+    /// Returns the session's jobs, the oldest first.
     pub fn list(&self) -> Vec<JobSummary> {
         self.0.jobs().iter().map(|job| job.summary()).collect()
     }
 
-    /// Notices for the session about jobs that have ended since the last time, each once.
+    /// Returns notices for the session about jobs that have ended since the last time, each once.
     pub fn news(&self) -> Vec<String> {
-        let ended: Vec<Arc<Job>> = self.0.jobs().iter().filter(|job| job.tell()).cloned().collect();
-        ended
-            .iter()
-            .map(|job| {
-                let id = &job.id;
-                let state = job.state().describe();
-                let time = job.time().as_secs();
-                let mut text = format!(
-                    "Job {id} has {state} after {time} s. To see its output, call job_output with id \"{id}\"."
-                );
-                if !state.starts_with("ended") {
-                    text = text.replacen(" has ", " was ", 1);
-                }
-                for notice in job.notices() {
-                    text.push(' ');
-                    text.push_str(notice);
-                }
-                text
-            })
-            .collect()
+        let ended: Vec<Arc<Job>> =
+            self.0.jobs().iter().filter(|job| job.mark_told()).cloned().collect();
+        ended.iter().map(|job| end_notice(job)).collect()
     }
+}
+
+fn end_notice(job: &Job) -> String {
+    let id = &job.id;
+    let state = job.state().describe();
+    let time = job.time().as_secs();
+    // "has ended", but "was stopped".
+    let verb = if state.starts_with("ended") { "has" } else { "was" };
+    let mut text = format!(
+        "Job {id} {verb} {state} after {time} s. To see its output, call job_output with id \"{id}\"."
+    );
+    for notice in job.notices() {
+        text.push(' ');
+        text.push_str(notice);
+    }
+    text
 }
 
 impl SessionInner {
@@ -255,15 +268,19 @@ impl SessionInner {
         let id = new_id().map_err(JobPlaceError::Id)?;
         let shared = &self.shared;
         let JobSettings { bounds, key, .. } = shared.settings();
-        let sessions = shared.live_sessions();
-        let others = sessions.iter().filter(|other| !std::ptr::eq(&raw const ***other, self));
-        let elsewhere: usize = others.map(|other| other.running()).sum();
+        let mut running_elsewhere = 0;
+        for session in shared.live_sessions() {
+            if !std::ptr::eq(&raw const *session, self) {
+                running_elsewhere += session.running();
+            }
+        }
+
         let mut jobs = self.jobs();
         let running = jobs.iter().filter(|job| !job.has_ended()).count();
         if running >= bounds.running {
             return Err(JobPlaceError::Session { running, limit: bounds.running, key });
         }
-        if running + elsewhere >= MAX_RUNNING {
+        if running + running_elsewhere >= MAX_RUNNING {
             return Err(JobPlaceError::Host(MAX_RUNNING));
         }
         let ended = jobs.len() - running;
@@ -272,10 +289,11 @@ impl SessionInner {
         {
             jobs.remove(oldest);
         }
+
         let kept = Ring::new(shared.folder.clone(), Arc::clone(&shared.budget), bounds.output);
         let job = Arc::new(Job::new(id, about, live, kept));
         jobs.push(Arc::clone(&job));
-        // The host sets this before it ends what is in the list.
+        // The host sets this before it ends the jobs in the list.
         if shared.has_ended.load(Ordering::SeqCst) {
             jobs.pop();
             return Err(JobPlaceError::Ended);
@@ -293,7 +311,9 @@ impl SessionInner {
     }
 
     fn end_all(&self) {
-        self.jobs().iter().for_each(|job| job.cancel.cancel());
+        for job in self.jobs().iter() {
+            job.cancel.cancel();
+        }
     }
 }
 
@@ -303,11 +323,11 @@ impl Drop for SessionInner {
     }
 }
 
-/// An ID that nobody can guess.
+/// Returns an ID that nobody can guess.
 fn new_id() -> std::io::Result<String> {
     let mut bytes = [0; 8];
-    let taken = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    if taken < bytes.len() {
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    if filled < bytes.len() {
         return Err(std::io::Error::other("too few bytes"));
     }
     Ok(format!("job-{:016x}", u64::from_ne_bytes(bytes)))

@@ -53,12 +53,12 @@ pub(crate) struct Ring {
     /// The text that is kept, as offsets in the whole text.
     start: u64,
     end: u64,
-    /// Why nothing can be kept.
+    /// The reason why no text can be kept.
     failure: Option<io::Error>,
 }
 
 impl Ring {
-    /// `limit`: the bytes that are kept.
+    /// Makes an empty text, of which at most the last `limit` bytes are kept.
     pub(crate) fn new(folder: PathBuf, budget: Arc<Budget>, limit: u64) -> Self {
         Self {
             folder,
@@ -74,17 +74,17 @@ impl Ring {
         }
     }
 
-    /// The first byte that is kept.
+    /// Returns the offset of the first byte that is kept.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
-    /// The bytes of the whole text.
+    /// Returns the number of bytes of the whole text.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Why nothing is kept.
+    /// Returns the reason why no text is kept, if there is one.
     pub(crate) fn failure(&self) -> Option<&io::Error> {
         self.failure.as_ref()
     }
@@ -97,7 +97,8 @@ impl Ring {
                 Ok(written) => left = &left[written..],
                 // The disk is full. The bytes of the file can be overwritten.
                 Err(_) if !self.is_full && self.end > 0 => {
-                    (self.room, self.is_full) = (self.end, true);
+                    self.room = self.end;
+                    self.is_full = true;
                 }
                 Err(error) => self.failure = Some(error),
             }
@@ -108,55 +109,63 @@ impl Ring {
         }
     }
 
-    /// Writes the beginning of `bytes`. Returns how many.
+    /// Writes the start of `bytes`. Returns how many bytes were written.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let wanted = self.limit.min(self.end.saturating_add(bytes.len() as u64));
         while !self.is_full && self.room < wanted && self.budget.take(STEP) {
             self.taken += STEP;
             self.room = self.limit.min(self.room + STEP);
         }
-        self.is_full |= self.end >= self.room;
-        let at = self.end % self.room;
-        let length = bytes.len().min(usize::try_from(self.room - at).unwrap_or(usize::MAX));
+        if self.end >= self.room {
+            self.is_full = true;
+        }
+
+        let position = self.end % self.room;
+        let until_wrap = usize::try_from(self.room - position).unwrap_or(usize::MAX);
+        let length = bytes.len().min(until_wrap);
         let file = match &mut self.file {
             Some(file) => file,
-            None => self.file.insert(nameless(&self.folder)?),
+            None => self.file.insert(create_nameless(&self.folder)?),
         };
-        file.write_all_at(&bytes[..length], at)?;
+        file.write_all_at(&bytes[..length], position)?;
         self.end += length as u64;
         self.start = self.start.max(self.end.saturating_sub(self.room));
         Ok(length)
     }
 
-    /// The text from `offset`, or from what is kept behind it: where it begins, and at most `most`
-    /// bytes, but a character in any case. It ends with a line if it can, and never inside of a
-    /// character.
+    /// Reads the text from `offset`, or from the first kept byte after it. Returns the offset where
+    /// the text starts, and at most `most` bytes, but at least one character. The text ends with a
+    /// line if it can, and never inside of a character.
     ///
     /// # Errors
     ///
     /// The file can't be read.
     pub(crate) fn read(&self, offset: u64, most: usize) -> io::Result<(u64, String)> {
         let start = offset.clamp(self.start, self.end);
-        let length = usize::try_from(self.end - start).unwrap_or(usize::MAX).min(most.max(4));
+        let left = usize::try_from(self.end - start).unwrap_or(usize::MAX);
+        // A character has at most four bytes.
+        let length = left.min(most.max(4));
         let mut bytes = vec![0; length];
         if let Some(file) = &self.file {
-            let at = start % self.room;
-            let room = self.room;
-            let first = length.min(usize::try_from(room - at).unwrap_or(usize::MAX));
-            let (head, tail) = bytes.split_at_mut(first);
-            file.read_exact_at(head, at)?;
+            let position = start % self.room;
+            let until_wrap = usize::try_from(self.room - position).unwrap_or(usize::MAX);
+            let (head, tail) = bytes.split_at_mut(length.min(until_wrap));
+            file.read_exact_at(head, position)?;
             file.read_exact_at(tail, 0)?;
         }
-        // Where the oldest text went, a part of a character may be left.
-        let cut = bytes.iter().take(4).take_while(|byte| **byte & 0xc0 == 0x80).count();
-        let is_rest = start + (length as u64) == self.end;
+
+        // After the oldest text was replaced, a part of a character may be left.
+        let skipped = bytes.iter().take(4).take_while(|byte| is_continuation(**byte)).count();
+        let reaches_end = start + (length as u64) == self.end;
         let mut end = length;
-        if !is_rest {
-            let line = bytes[cut..].iter().rposition(|byte| *byte == b'\n');
-            end = line.map_or_else(|| length - unfinished(&bytes), |at| cut + at + 1);
+        if !reaches_end {
+            end = match bytes[skipped..].iter().rposition(|byte| *byte == b'\n') {
+                Some(line_end) => skipped + line_end + 1,
+                None => length - unfinished(&bytes),
+            };
         }
-        let text = String::from_utf8_lossy(&bytes[cut.min(end)..end]).into_owned();
-        Ok((start + cut as u64, text))
+        let text = String::from_utf8_lossy(&bytes[skipped.min(end)..end]).into_owned();
+        Ok((start + skipped as u64, text))
     }
 }
 
@@ -166,20 +175,28 @@ impl Drop for Ring {
     }
 }
 
-/// Bytes at the end that are the beginning of a character.
+/// Returns the number of bytes at the end that are the start of an incomplete character.
 fn unfinished(bytes: &[u8]) -> usize {
-    let begin = bytes.iter().rev().take(4).position(|byte| byte & 0xc0 != 0x80);
-    let Some(at) = begin else { return 0 };
-    let needed = match bytes[bytes.len() - 1 - at] {
+    let continuations = bytes.iter().rev().take(4).position(|byte| !is_continuation(*byte));
+    let Some(continuations) = continuations else { return 0 };
+    let present = continuations + 1;
+    let first = bytes[bytes.len() - present];
+    let needed = match first {
         0xc0..0xe0 => 2,
         0xe0..0xf0 => 3,
         0xf0.. => 4,
         _ => 1,
     };
-    if at + 1 < needed { at + 1 } else { 0 }
+    if present < needed { present } else { 0 }
 }
 
-fn nameless(folder: &std::path::Path) -> io::Result<File> {
+/// Checks whether a byte of UTF-8 continues a character.
+fn is_continuation(byte: u8) -> bool {
+    byte & 0xc0 == 0x80
+}
+
+/// Creates a file, and removes its name.
+fn create_nameless(folder: &std::path::Path) -> io::Result<File> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let folder = PrivateFolder::make(folder)?;
     let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));

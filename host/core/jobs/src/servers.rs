@@ -24,7 +24,7 @@ const MAX_LINE: u64 = 512;
 const MAX_SHARED: usize = 256;
 
 impl SessionJobs {
-    /// Finds the servers among the jobs. It doesn't keep the session alive.
+    /// Returns the finder of the servers among the jobs. The finder doesn't keep the session alive.
     pub fn servers(&self) -> Arc<dyn JobServers> {
         Arc::new(Servers(Arc::downgrade(&self.0)))
     }
@@ -42,82 +42,87 @@ impl JobServers for Servers {
     ) -> Result<JobServer, NoJobServer> {
         let session = self.0.upgrade().ok_or(NoJobServer::NotListening)?;
         let network = session.network.get::<SharedNetwork>().ok_or(NoJobServer::NotListening)?;
-        let running: Vec<(String, i32)> = session
-            .jobs()
-            .iter()
-            .filter(|job| !job.has_ended())
-            .filter_map(|job| Some((job.id.clone(), *job.process.get()?)))
-            .collect();
+        let running = running_jobs(&session);
         drop(session);
         if running.is_empty() {
             return Err(NoJobServer::NotListening);
         }
-        let (four, six) =
+
+        let (version_4, version_6) =
             network.loopback().map_err(|error| NoJobServer::Failed(error.to_string()))?;
-        let mut listening = listeners(four.list.into(), port, until)?;
-        let six = match six {
-            Some(six) => {
-                listening.extend(listeners(six.list.into(), port, until)?);
-                Some(six.socket)
-            }
-            None => None,
-        };
+        let mut listening = listeners(version_4.list.into(), port, until)?;
+        let mut version_6_socket = None;
+        if let Some(version_6) = version_6 {
+            listening.extend(listeners(version_6.list.into(), port, until)?);
+            version_6_socket = Some(version_6.socket);
+        }
+
         for address in addresses {
-            let sockets: HashSet<u64> = listening
-                .iter()
-                .filter(|(bound, _)| accepts(*bound, *address))
-                .map(|(_, socket)| *socket)
-                .collect();
-            let Some(job) = owner(&running, sockets, until)? else { continue };
+            let accepting = listening.iter().filter(|(bound, _)| accepts(*bound, *address));
+            let sockets: HashSet<u64> = accepting.map(|(_, socket)| *socket).collect();
+            let Some(job) = find_owner(&running, sockets, until)? else { continue };
             let socket = match address {
-                IpAddr::V4(_) => four.socket,
-                IpAddr::V6(_) => match six {
-                    Some(six) => six,
+                IpAddr::V4(_) => version_4.socket,
+                IpAddr::V6(_) => match version_6_socket {
+                    Some(socket) => socket,
                     None => continue,
                 },
             };
-            let socket = Box::new(socket);
-            return Ok(JobServer { job, address: SocketAddr::new(*address, port), socket });
+            let address = SocketAddr::new(*address, port);
+            return Ok(JobServer { job, address, socket: Box::new(socket) });
         }
         Err(NoJobServer::NotListening)
     }
 }
 
-/// The addresses and the numbers of the sockets that listen at a port.
+/// Returns the IDs of the session's jobs that run, each with its process.
+fn running_jobs(session: &SessionInner) -> Vec<(String, i32)> {
+    let mut running = Vec::new();
+    for job in session.jobs().iter().filter(|job| !job.has_ended()) {
+        if let Some(process) = job.process.get() {
+            running.push((job.id.clone(), *process));
+        }
+    }
+    running
+}
+
+/// Returns the addresses and the numbers of the sockets that listen at a port.
 fn listeners(list: File, port: u16, until: Instant) -> Result<Vec<(IpAddr, u64)>, NoJobServer> {
     let mut list = BufReader::new(list);
-    let mut found = Vec::new();
+    let mut listeners = Vec::new();
     let mut line = String::new();
-    let mut is_title = true;
-    loop {
-        line.clear();
-        let read = list.by_ref().take(MAX_LINE).read_line(&mut line);
-        if read.map_err(|error| NoJobServer::Failed(error.to_string()))? == 0 {
-            return Ok(found);
-        }
-        if std::mem::take(&mut is_title) {
-            continue;
-        }
+    // The first line is a title.
+    read_line(&mut list, &mut line)?;
+    while read_line(&mut list, &mut line)? > 0 {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         // The listening sockets come first. A program can have very many others.
         let (Some(local), Some(&LISTENS)) = (fields.get(1), fields.get(3)) else {
-            return Ok(found);
+            break;
         };
-        if let Some((address, of)) = parse_address(local)
-            && of == port
+        if let Some((address, local_port)) = parse_address(local)
+            && local_port == port
             && let Some(number) = fields.get(9).and_then(|number| number.parse().ok())
         {
-            found.push((address, number));
+            listeners.push((address, number));
         }
-        if found.len() > MAX_SHARED {
-            let why = format!("more than {MAX_SHARED} sockets listen at port {port}, the limit");
-            return Err(NoJobServer::Failed(why));
+        if listeners.len() > MAX_SHARED {
+            let reason = format!("more than {MAX_SHARED} sockets listen at port {port}, the limit");
+            return Err(NoJobServer::Failed(reason));
         }
-        in_time(until)?;
+        check_time(until)?;
     }
+    Ok(listeners)
 }
 
-/// An address of the kernel's list: the words of the address and the port, in hexadecimal digits.
+/// Replaces `line` with the next line. Returns its bytes, 0 at the end.
+fn read_line(list: &mut BufReader<File>, line: &mut String) -> Result<usize, NoJobServer> {
+    line.clear();
+    let read = list.by_ref().take(MAX_LINE).read_line(line);
+    read.map_err(|error| NoJobServer::Failed(error.to_string()))
+}
+
+/// Parses an address of the kernel's list: the words of the address and the port, in hexadecimal
+/// digits.
 fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -126,10 +131,11 @@ fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
         return None;
     }
     let words = address.len() / 8;
-    for (index, place) in bytes.chunks_mut(4).take(words).enumerate() {
-        let word = address.get(index * 8..index * 8 + 8)?;
-        // Each word is the machine's.
-        place.copy_from_slice(&u32::from_str_radix(word, 16).ok()?.to_ne_bytes());
+    for (index, target) in bytes.chunks_mut(4).take(words).enumerate() {
+        let digits = address.get(index * 8..index * 8 + 8)?;
+        // The kernel writes each word as a number of this machine.
+        let word = u32::from_str_radix(digits, 16).ok()?;
+        target.copy_from_slice(&word.to_ne_bytes());
     }
     let address = match words {
         1 => IpAddr::V4(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3])),
@@ -139,8 +145,8 @@ fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
     Some((address, port))
 }
 
-/// Whether a socket that is bound to an address may accept connections to another one. A socket of
-/// version 6 may accept those of version 4.
+/// Checks whether a socket that is bound to an address may accept connections to another one. A
+/// socket of version 6 may accept those of version 4.
 fn accepts(bound: IpAddr, address: IpAddr) -> bool {
     match address {
         IpAddr::V4(_) => bound.to_canonical() == address || bound.to_canonical().is_unspecified(),
@@ -148,29 +154,29 @@ fn accepts(bound: IpAddr, address: IpAddr) -> bool {
     }
 }
 
-/// The job that has one of the sockets, if jobs have all of them.
-fn owner(
+/// Finds the job that has one of the sockets. Returns `None` unless jobs have all of them.
+fn find_owner(
     running: &[(String, i32)],
     mut sockets: HashSet<u64>,
     until: Instant,
 ) -> Result<Option<String>, NoJobServer> {
-    let mut found = None;
     if sockets.is_empty() {
-        return Ok(found);
+        return Ok(None);
     }
-    for (id, process) in running {
-        for process in Pid::from_raw(*process).map(below).unwrap_or_default() {
-            // A process that has just ended, or that hides, has nothing.
+    let mut owner = None;
+    for (id, top) in running {
+        for process in Pid::from_raw(*top).map(below).unwrap_or_default() {
             let folder = format!("/proc/{}/fd", process.pid);
+            // A process that has just ended, or that hides, has no descriptors.
             let Ok(descriptors) = fs::read_dir(folder) else { continue };
             for descriptor in descriptors.flatten() {
-                in_time(until)?;
+                check_time(until)?;
                 let Some(socket) = socket_number(&descriptor) else { continue };
                 if sockets.remove(&socket) {
-                    found.get_or_insert_with(|| id.clone());
+                    owner.get_or_insert_with(|| id.clone());
                 }
                 if sockets.is_empty() {
-                    return Ok(found);
+                    return Ok(owner);
                 }
             }
         }
@@ -183,7 +189,7 @@ fn socket_number(descriptor: &fs::DirEntry) -> Option<u64> {
     target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-fn in_time(until: Instant) -> Result<(), NoJobServer> {
+fn check_time(until: Instant) -> Result<(), NoJobServer> {
     if Instant::now() < until {
         return Ok(());
     }
@@ -208,7 +214,7 @@ mod tests {
         assert!(own_sockets.flatten().any(|entry| socket_number(&entry) == Some(socket)));
         // It is this process's, and not one of a process below it.
         let jobs = [("job".to_owned(), here)];
-        assert_eq!(owner(&jobs, HashSet::from([socket]), until), Ok(None));
+        assert_eq!(find_owner(&jobs, HashSet::from([socket]), until), Ok(None));
         drop(own);
         assert_eq!(listeners(list(), port, until), Ok(Vec::new()));
         assert!(matches!(listeners(list(), port, Instant::now()), Err(NoJobServer::Failed(_))));

@@ -1,5 +1,5 @@
-//! Programs of plugins that outlive a call, by session: who may take which, how many there are, and
-//! when they end. It starts none itself, and doesn't know what a program is.
+//! Programs of plugins that outlive a call, by session: which call may take which program, how many
+//! programs there are, and when they end. This module starts no program itself.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -47,7 +47,7 @@ struct Table {
     has_ended: bool,
 }
 
-/// Session, plugin and name.
+/// The key of a service: session, plugin and name.
 type Name = (Arc<str>, String, String);
 
 struct Service {
@@ -56,7 +56,7 @@ struct Service {
 }
 
 enum State {
-    /// A connection with this number has it.
+    /// The connection with this number has the service.
     Taken(u64),
     Idle {
         program: ServiceProgram,
@@ -83,7 +83,8 @@ impl Services {
         Self(Arc::new(Shared { idle, table: Mutex::default(), changed: Condvar::new() }))
     }
 
-    /// The services of a session. The session holds them, and nobody else makes them for its name.
+    /// Returns the services of a session. The session holds them, and nobody else makes them for
+    /// its name.
     pub fn session(&self, session: &Arc<str>) -> SessionServices {
         let session = Arc::clone(session);
         let shared = Arc::clone(&self.0);
@@ -110,36 +111,43 @@ impl Shared {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends services. Returns how many. One that a connection has ends with the connection.
+    /// Ends the services whose names `is_ended` accepts, and returns how many. A service that a
+    /// connection has ends with the connection.
     fn end(&self, is_ended: impl Fn(&Name) -> bool) -> usize {
         let mut table = self.lock();
         let ended: Vec<(Name, Service)> =
             table.services.extract_if(|name, _| is_ended(name)).collect();
-        // A program takes a moment to end.
+        // A program takes a moment to end, so the table is unlocked first.
         drop(table);
         ended.len()
     }
 
+    /// Makes the service of a connection idle. Ends its program if the service was stopped, or if
+    /// its session has ended.
     fn keep(self: &Arc<Self>, name: &Name, number: u64, program: ServiceProgram) {
         let mut table = self.lock();
-        // It may have been stopped, or its session ended.
-        let Some(service) = table.services.get_mut(name).filter(|service| service.is(number))
-        else {
-            drop(table);
-            drop(program);
-            return;
-        };
-        service.state = State::Idle { program, since: Instant::now() };
-        let has_housekeeper = std::mem::replace(&mut table.has_housekeeper, true);
-        drop(table);
-        if !has_housekeeper {
-            let shared = Arc::clone(self);
-            let thread = std::thread::Builder::new().name("toolhold-services".to_owned());
-            if thread.spawn(move || shared.end_idle()).is_err() {
-                // Without it nothing would end them.
-                self.lock().has_housekeeper = false;
-                self.end(|other| other == name);
+        match table.services.get_mut(name) {
+            Some(service) if service.is_taken_by(number) => {
+                service.state = State::Idle { program, since: Instant::now() };
             }
+            _ => {
+                drop(table);
+                drop(program);
+                return;
+            }
+        }
+        if table.has_housekeeper {
+            return;
+        }
+        table.has_housekeeper = true;
+        drop(table);
+
+        let shared = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("toolhold-services".to_owned());
+        if thread.spawn(move || shared.end_idle()).is_err() {
+            // Without the thread, nothing would end the service.
+            self.lock().has_housekeeper = false;
+            self.end(|other| other == name);
         }
     }
 
@@ -148,15 +156,13 @@ impl Shared {
         let mut table = self.lock();
         loop {
             let now = Instant::now();
-            let over: Vec<(Name, Service)> = table
+            let ended: Vec<(Name, Service)> = table
                 .services
-                .extract_if(|_, service| {
-                    matches!(service.state, State::Idle { since, .. } if now >= since + self.idle)
-                })
+                .extract_if(|_, service| service.end(self.idle).is_some_and(|end| now >= end))
                 .collect();
-            if !over.is_empty() {
+            if !ended.is_empty() {
                 drop(table);
-                drop(over);
+                drop(ended);
                 table = self.lock();
                 continue;
             }
@@ -164,20 +170,27 @@ impl Shared {
                 table.has_housekeeper = false;
                 return;
             }
-            let ends = table.services.values().filter_map(|service| match service.state {
-                State::Idle { since, .. } => Some(since + self.idle),
-                State::Taken(_) => None,
-            });
-            let next = ends.min().unwrap_or(now + self.idle).saturating_duration_since(now);
-            let waited = self.changed.wait_timeout(table, next);
-            table = waited.unwrap_or_else(PoisonError::into_inner).0;
+
+            let ends = table.services.values().filter_map(|service| service.end(self.idle));
+            let next_end = ends.min().unwrap_or(now + self.idle);
+            let wait = next_end.saturating_duration_since(now);
+            let result = self.changed.wait_timeout(table, wait);
+            (table, _) = result.unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
 impl Service {
-    fn is(&self, number: u64) -> bool {
+    fn is_taken_by(&self, number: u64) -> bool {
         matches!(self.state, State::Taken(taken) if taken == number)
+    }
+
+    /// Returns the time at which the service ends, or `None` if a connection has it.
+    fn end(&self, idle: Duration) -> Option<Instant> {
+        match self.state {
+            State::Idle { since, .. } => Some(since + idle),
+            State::Taken(_) => None,
+        }
     }
 }
 
@@ -190,33 +203,37 @@ impl ServiceKeeper for SessionServices {
         if table.has_ended {
             return Err(ServicePlaceError::Ended);
         }
-        let number = table.next;
-        let (program, ended) = match table.services.remove(&key) {
-            Some(known) if matches!(known.state, State::Taken(_)) => {
-                table.services.insert(key, known);
+        // A program with the same rights is used again; with others, it ends.
+        let mut program = None;
+        let mut ended = None;
+        match table.services.remove(&key) {
+            Some(Service { rights: known_rights, state: State::Idle { program: known, .. } }) => {
+                if known_rights == *rights {
+                    program = Some(known);
+                } else {
+                    ended = Some(known);
+                }
+            }
+            Some(taken) => {
+                table.services.insert(key, taken);
                 return Err(ServicePlaceError::Taken(name.clone()));
             }
-            Some(Service { rights: known, state: State::Idle { program, .. } }) => {
-                if known == *rights { (Some(program), None) } else { (None, Some(program)) }
-            }
-            _ => {
-                let own = table
-                    .services
-                    .keys()
-                    .filter(|(other, by, _)| other == session && by == plugin)
-                    .count();
+            None => {
+                let keys = table.services.keys();
+                let own = keys.filter(|(other, by, _)| other == session && by == plugin).count();
                 if own >= *most {
                     return Err(ServicePlaceError::Plugin { own, limit: *most });
                 }
                 if table.services.len() >= MAX_SERVICES {
                     return Err(ServicePlaceError::Host(MAX_SERVICES));
                 }
-                (None, None)
             }
-        };
+        }
+
+        let number = table.next;
         table.next += 1;
-        let taken = Service { rights: rights.clone(), state: State::Taken(number) };
-        table.services.insert(key.clone(), taken);
+        let service = Service { rights: rights.clone(), state: State::Taken(number) };
+        table.services.insert(key.clone(), service);
         drop(table);
         drop(ended);
         let shared = Arc::clone(shared);
@@ -256,7 +273,8 @@ impl ServicePlace for ServiceSlot {
 impl Drop for ServiceSlot {
     fn drop(&mut self) {
         let mut table = self.shared.lock();
-        if table.services.get(&self.name).is_some_and(|service| service.is(self.number)) {
+        let service = table.services.get(&self.name);
+        if service.is_some_and(|service| service.is_taken_by(self.number)) {
             table.services.remove(&self.name);
         }
     }

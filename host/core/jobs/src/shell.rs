@@ -12,7 +12,7 @@ use toolhold_shell_commands::{CarriedChanges, CommandStart, ShellState};
 pub struct SessionShell(Arc<Mutex<ShellState>>);
 
 impl SessionShell {
-    /// The state that the commands of a call start with: that of this moment. The gates read it.
+    /// Returns the current state, with which the commands of a call start. The gates read it.
     pub fn begin(&self) -> CallShell {
         let began = self.state().clone();
         CallShell { session: self.clone(), began, notices: Mutex::default() }
@@ -23,7 +23,7 @@ impl SessionShell {
     }
 }
 
-/// The state with which the commands of one call begin.
+/// The state with which the commands of one call start.
 #[derive(Debug)]
 pub struct CallShell {
     session: SessionShell,
@@ -32,12 +32,12 @@ pub struct CallShell {
 }
 
 impl CallShell {
-    /// The state.
+    /// Returns the state with which the commands start.
     pub fn began(&self) -> &ShellState {
         &self.began
     }
 
-    /// The state without secrets, for people.
+    /// Returns the state without secrets, for people.
     pub fn shown(&self) -> ShellState {
         let mut shown = self.began.clone();
         for (name, value) in &mut shown.variables {
@@ -79,18 +79,19 @@ impl ShellSession for CallShell {
 
     fn finish(&self, directory: &str, environment: &[(String, String)], record: &[u8]) {
         let start = CommandStart { directory, environment, carried: &self.began };
-        let why = match CarriedChanges::from_record(record, start) {
-            _ if record.is_empty() => {
-                "the command left no record (`exec`, its own trap on EXIT, or a signal)".to_owned()
+        let reason = if record.is_empty() {
+            "the command left no record (`exec`, its own trap on EXIT, or a signal)".to_owned()
+        } else {
+            match CarriedChanges::from_record(record, start) {
+                Ok(changes) => match self.session.state().apply(changes) {
+                    Ok(()) => return,
+                    Err(error) => error.to_string(),
+                },
+                Err(error) => format!("the command's record isn't valid: {error}"),
             }
-            Ok(changes) => match self.session.state().apply(changes) {
-                Ok(()) => return,
-                Err(error) => error.to_string(),
-            },
-            Err(reason) => format!("the command's record isn't valid: {reason}"),
         };
         self.notice(format!(
-            "Later commands don't get the directory and the variables of this command: {why}."
+            "Later commands don't get the directory and the variables of this command: {reason}."
         ));
     }
 }

@@ -15,11 +15,12 @@ use toolhold_contract::{
 use crate::job::{Job, JobAbout, JobOutput};
 use crate::jobs::{SessionInner, SessionJobs};
 
-/// Runs on the job's thread when its command has ended. Returns what a reader of the output has to
-/// know.
+/// A function that runs on the job's thread when its command has ended. It returns notices for the
+/// reader of the output.
 pub type Finisher = Box<dyn FnOnce(&JobEnd) -> Vec<String> + Send>;
 
-/// Lets one call start one job. If it is dropped before [`keep`](Self::keep), the job ends.
+/// The right of a call to start one job. If it is dropped before [`keep`](Self::keep), the job
+/// ends.
 pub struct JobStart {
     session: Arc<SessionInner>,
     about: JobAbout,
@@ -28,7 +29,7 @@ pub struct JobStart {
 
 enum State {
     Unused(Box<LiveOutput>),
-    Started { job: Arc<Job>, finisher: Sender<Finisher>, is_kept: bool },
+    Started { job: Arc<Job>, sender: Sender<Finisher>, is_kept: bool },
     Failed,
 }
 
@@ -39,7 +40,7 @@ impl fmt::Debug for JobStart {
 }
 
 impl JobStart {
-    /// `live`: makes text of what the command writes.
+    /// Lets a call start a job. `live` turns the output of the command into text.
     pub fn new(session: &SessionJobs, about: JobAbout, live: LiveOutput) -> Self {
         let state = Mutex::new(State::Unused(Box::new(live)));
         Self { session: Arc::clone(&session.0), about, state }
@@ -49,26 +50,26 @@ impl JobStart {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the call has started its job.
+    /// Checks whether the call has started its job.
     pub fn has_started(&self) -> bool {
         matches!(*self.state(), State::Started { .. })
     }
 
-    /// Lets the job go on after the call. `finisher` runs when it has ended.
-    pub fn keep(&self, finish: Finisher) {
-        if let State::Started { finisher, is_kept, .. } = &mut *self.state() {
+    /// Lets the job go on after the call. `finisher` runs when the job has ended.
+    pub fn keep(&self, finisher: Finisher) {
+        if let State::Started { sender, is_kept, .. } = &mut *self.state() {
             *is_kept = true;
-            // The job's thread waits for it.
-            let _ = finisher.send(finish);
+            // The job's thread waits for the finisher.
+            let _ = sender.send(finisher);
         }
     }
 
-    /// Ends the job unless it was kept: nobody has its ID.
+    /// Ends the job unless it was kept: then nobody has its ID.
     pub fn abandon(&self) {
         let mut state = self.state();
         if let State::Started { job, is_kept: false, .. } = &*state {
             job.cancel.cancel();
-            // Its thread no longer waits for a finisher.
+            // This drops the sender, so the job's thread no longer waits for a finisher.
             *state = State::Failed;
         }
     }
@@ -97,10 +98,10 @@ impl JobStarter for JobStart {
         let bounds = self.session.bounds();
         let job = self.session.add(self.about.clone(), live)?;
         let end = Instant::now() + time.unwrap_or(bounds.time).min(bounds.time);
-        let (sender, finisher) = channel();
-        *state = State::Started { job: Arc::clone(&job), finisher: sender, is_kept: false };
+        let (sender, receiver) = channel();
+        *state = State::Started { job: Arc::clone(&job), sender, is_kept: false };
         let session = Arc::clone(&self.session);
-        Ok(Box::new(JobSlot { session, job, end, finisher: Some(finisher) }))
+        Ok(Box::new(JobSlot { session, job, end, finisher: Some(receiver) }))
     }
 }
 
@@ -108,7 +109,7 @@ struct JobSlot {
     session: Arc<SessionInner>,
     job: Arc<Job>,
     end: Instant,
-    /// `None`: it runs.
+    /// The receiver for the job's thread; `None` once the job runs.
     finisher: Option<Receiver<Finisher>>,
 }
 
@@ -132,22 +133,26 @@ impl JobPlace for JobSlot {
     fn run(mut self: Box<Self>, process: i32, command: JobCommand) -> io::Result<()> {
         let job = Arc::clone(&self.job);
         let shared = Arc::clone(&self.session.shared);
-        let begun = shared.settings().observer.begin(&job.id, &job.about);
-        begun.map_err(|failure| io::Error::other(failure.message))?;
-        let Some(finisher) = self.finisher.take() else { return Ok(()) };
+        let observer = shared.settings().observer;
+        observer.begin(&job.id, &job.about).map_err(|failure| io::Error::other(failure.message))?;
+        let Some(receiver) = self.finisher.take() else { return Ok(()) };
         let _ = job.process.set(process);
-        self.session.shared.count_thread(true);
+
+        self.session.shared.add_thread();
         let builder = std::thread::Builder::new().name("toolhold-job".to_owned());
-        let started = builder.spawn(move || {
+        let thread = builder.spawn(move || {
             let end = command();
-            let finish: Option<Finisher> = finisher.recv().ok();
-            let notices = finish.map(|finish| finish(&end)).unwrap_or_default();
+            // Without a sender, the call didn't keep the job.
+            let notices = match receiver.recv() {
+                Ok(finisher) => finisher(&end),
+                Err(_) => Vec::new(),
+            };
             shared.settings().observer.end(&job.id, &job.about, &end, job.time());
             job.finish(end, notices);
-            shared.count_thread(false);
+            shared.remove_thread();
         });
-        if let Err(error) = started {
-            self.session.shared.count_thread(false);
+        if let Err(error) = thread {
+            self.session.shared.remove_thread();
             self.session.remove(&self.job.id);
             return Err(error);
         }

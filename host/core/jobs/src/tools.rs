@@ -72,8 +72,8 @@ pub struct JobTools {
 }
 
 impl JobTools {
-    /// `threshold`: the characters of the longest answer; 0: there is no limit. `max_call`: the
-    /// longest time of a call.
+    /// Offers tools for `jobs`. `threshold`: the characters of the longest answer, or 0 without a
+    /// limit. `max_call`: the longest time of a call.
     pub fn new(jobs: Arc<Jobs>, threshold: usize, max_call: Duration) -> Self {
         // The text besides the output counts too: an answer is never cut.
         let most = if threshold == 0 { usize::MAX } else { threshold.saturating_sub(600).max(1) };
@@ -82,12 +82,13 @@ impl JobTools {
     }
 
     fn find(&self, call: &Call, id: &str) -> Result<Arc<Job>, Failure> {
-        self.jobs.find(&call.session, id).ok_or_else(|| {
-            let message = format!("this session has no job with the id {:?}", cut(id, 64));
-            Failure::new(Category::PermanentFailure, message)
-                .with_code("not-found")
-                .with_suggestion("job_list shows the jobs of this session. When there are too many, the oldest finished jobs are removed.")
-        })
+        if let Some(job) = self.jobs.find(&call.session, id) {
+            return Ok(job);
+        }
+        let message = format!("this session has no job with the id {:?}", cut(id, 64));
+        Err(Failure::new(Category::PermanentFailure, message)
+            .with_code("not-found")
+            .with_suggestion("job_list shows the jobs of this session. When there are too many, the oldest finished jobs are removed."))
     }
 
     async fn output(&self, call: &Call) -> Outcome {
@@ -98,6 +99,7 @@ impl JobTools {
             command: job.about.command.clone(),
             shorten: arguments.filtered,
         });
+
         let limit = arguments.limit.unwrap_or(DEFAULT_LIMIT);
         let most = usize::try_from(limit).unwrap_or(usize::MAX).min(self.most);
         let until = Instant::now() + Duration::from_secs(arguments.wait).min(self.wait);
@@ -106,15 +108,13 @@ impl JobTools {
             changes.borrow_and_update();
             // This comes before the output is read, so that the output of an ended job is whole.
             let has_ended = job.has_ended();
-            let enough = has_ended || Instant::now() >= until || call.cancel.is_cancelled();
-            if enough || arguments.until == Until::Output {
+            let is_over = has_ended || Instant::now() >= until || call.cancel.is_cancelled();
+            if is_over || arguments.until == Until::Output {
                 let reader = Arc::clone(&job);
                 let offset = arguments.offset;
-                let part = tokio::task::spawn_blocking(move || reader.read(offset, most))
-                    .await
-                    .map_err(host)?
-                    .map_err(host)?;
-                if enough || !part.text.is_empty() {
+                let read = tokio::task::spawn_blocking(move || reader.read(offset, most));
+                let part = read.await.map_err(read_failure)?.map_err(read_failure)?;
+                if is_over || !part.text.is_empty() {
                     return Ok(answer(&job, has_ended, &part));
                 }
             }
@@ -139,10 +139,10 @@ impl JobTools {
                 neutral_line(cut(&summary.command, SHOWN)),
             );
             if summary.state != crate::JobState::Running {
-                // The reader of this knows that the job has ended.
-                job.tell();
+                // The reader of the list knows that the job has ended.
+                job.mark_told();
             }
-            let mut value = serde_json::to_value(&summary).map_err(host)?;
+            let mut value = serde_json::to_value(&summary).map_err(read_failure)?;
             if let Value::Object(fields) = &mut value {
                 fields.remove("session");
             }
@@ -169,7 +169,7 @@ impl JobTools {
             let message = format!("job {} is still stopping", job.id);
             return Err(Failure::new(Category::Timeout, message));
         }
-        job.tell();
+        job.mark_told();
         let text = if ran {
             format!("Job {}: {}.\n", job.id, state.describe())
         } else {
@@ -179,31 +179,26 @@ impl JobTools {
     }
 }
 
-/// The answer with a part of the output of a job.
+/// Returns the answer with a part of the output of a job.
 fn answer(job: &Job, has_ended: bool, part: &JobPart) -> Output {
     let JobPart { start, end, total, kept_from, .. } = *part;
     let mut text = part.text.clone();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
+
     let is_whole = has_ended && end >= total;
-    let state = if is_whole { job.state() } else { crate::JobState::Running };
     let id = &job.id;
-    let said = match (has_ended, is_whole) {
-        (_, true) => {
-            job.tell();
-            format!(
-                "Job {id}: {} after {} s. This is the end.",
-                state.describe(),
-                job.time().as_secs()
-            )
-        }
-        (true, false) => format!("Job {id} has ended. Continue with offset {end}."),
-        (false, _) => {
-            format!("Job {id} has run for {} s. Continue with offset {end}.", job.time().as_secs())
-        }
+    let seconds = job.time().as_secs();
+    let status = if is_whole {
+        job.mark_told();
+        format!("Job {id}: {} after {seconds} s. This is the end.", job.state().describe())
+    } else if has_ended {
+        format!("Job {id} has ended. Continue with offset {end}.")
+    } else {
+        format!("Job {id} has run for {seconds} s. Continue with offset {end}.")
     };
-    let _ = writeln!(text, "[{said} Bytes {start}-{end} of {total}.]");
+    let _ = writeln!(text, "[{status} Bytes {start}-{end} of {total}.]");
     if kept_from > 0 {
         let _ = writeln!(text, "[The first {kept_from} bytes are no longer kept.]");
     }
@@ -215,6 +210,7 @@ fn answer(job: &Job, has_ended: bool, part: &JobPart) -> Output {
             let _ = writeln!(text, "[{notice}]");
         }
     }
+
     let mut value =
         json!({ "id": id, "start": start, "end": end, "total": total, "kept_from": kept_from });
     if let (Value::Object(fields), Ok(Value::Object(state))) =
@@ -230,7 +226,7 @@ fn parse<T: for<'de> Deserialize<'de>>(call: &Call) -> Result<T, Failure> {
         .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))
 }
 
-fn host(error: impl std::fmt::Display) -> Failure {
+fn read_failure(error: impl std::fmt::Display) -> Failure {
     let message = format!("the output can't be read: {error}");
     Failure::new(Category::PermanentFailure, message).with_code("host")
 }
