@@ -46,31 +46,32 @@ fn generate() -> Result<(), String> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=TOOLHOLD_PLUGINS_DIR");
     let out = PathBuf::from(variable("OUT_DIR")?);
-    let folder = folder()?;
+    let folder = plugins_folder()?;
     let base_component = read(&folder, BASE, "wasm")?;
     let base_code = read(&folder, BASE, "cwasm")?;
     let mut plugins = String::new();
     for name in BUILT_IN {
-        let bytes = read(&folder, name, "wasm")?;
-        let digest = digest(&bytes);
-        let component = compress(&bytes, &base_component, out.join(format!("{name}.wasm.zst")))?;
+        let component = read(&folder, name, "wasm")?;
+        let digest = hex_digest(&component);
+        let wasm = compress(&component, &base_component, out.join(format!("{name}.wasm.zst")))?;
         let code = read(&folder, name, "cwasm")?;
-        let code = compress(&code, &base_code, out.join(format!("{name}.cwasm.zst")))?;
+        let cwasm = compress(&code, &base_code, out.join(format!("{name}.cwasm.zst")))?;
         plugins += &format!(
-            "Builtin {{ name: {name:?}, wasm: component(include_bytes!({component:?})), digest: Some({digest:?}), parts: PARTS, compiled: compiled(include_bytes!({code:?})) }}, "
+            "Builtin {{ name: {name:?}, wasm: component(include_bytes!({wasm:?})), digest: Some({digest:?}), parts: PARTS, compiled: compiled(include_bytes!({cwasm:?})) }}, "
         );
     }
-    let hostile =
-        compress(&read(&folder, HOSTILE, "wasm")?, &base_component, out.join("hostile.wasm.zst"))?;
+    let hostile = read(&folder, HOSTILE, "wasm")?;
+    let hostile_wasm = compress(&hostile, &base_component, out.join("hostile.wasm.zst"))?;
+
     let base_component = compress(&base_component, &[], out.join("base.wasm.zst"))?;
     let base_code = compress(&base_code, &[], out.join("base.cwasm.zst"))?;
-    let parts = parts(&folder)?;
+    let parts = list_parts(&folder)?;
     let source = format!(
         "static BASE_COMPONENT: &[u8] = include_bytes!({base_component:?});\n\
          static BASE_CODE: &[u8] = include_bytes!({base_code:?});\n\
          static BUILTINS: &[Builtin] = &[{plugins}];\n\
          static PARTS: &[(&str, &str)] = &[{parts}];\n\
-         const HOSTILE: EmbeddedFile = component(include_bytes!({hostile:?}));\n",
+         const HOSTILE: EmbeddedFile = component(include_bytes!({hostile_wasm:?}));\n",
     );
     write(&out.join("builtins.rs"), source.as_bytes())
 }
@@ -79,16 +80,17 @@ fn generate() -> Result<(), String> {
 fn compress(file: &[u8], base: &[u8], path: PathBuf) -> Result<PathBuf, String> {
     let is_release = variable("PROFILE")? == "release";
     let level = if is_release { LEVEL } else { LEVEL_OF_DEVELOPMENT };
-    let compressed =
-        zstd::Encoder::with_ref_prefix(Vec::new(), level, base).and_then(|mut zstd| {
-            zstd.window_log(WINDOW_LOG)?;
-            zstd.write_all(file)?;
-            zstd.finish()
-        });
-    let compressed =
-        compressed.map_err(|error| format!("can't compress {}: {error}", path.display()))?;
+    let compressed = compress_against(base, file, level)
+        .map_err(|error| format!("can't compress {}: {error}", path.display()))?;
     write(&path, &compressed)?;
     Ok(path)
+}
+
+fn compress_against(base: &[u8], file: &[u8], level: i32) -> std::io::Result<Vec<u8>> {
+    let mut zstd = zstd::Encoder::with_ref_prefix(Vec::new(), level, base)?;
+    zstd.window_log(WINDOW_LOG)?;
+    zstd.write_all(file)?;
+    zstd.finish()
 }
 
 /// Reads a plugin's component (`wasm`) or its compiled code (`cwasm`).
@@ -107,34 +109,38 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), String> {
     fs::write(file, bytes).map_err(|error| format!("can't write {}: {error}", file.display()))
 }
 
-/// The parts in the folder `parts`, by their names and digests. The program finds their files
-/// beside it, and only those with these digests run. A build without them has none.
-fn parts(folder: &Path) -> Result<String, String> {
+/// Lists the parts in the folder `parts`, by their names and digests. The program finds their files
+/// next to it, and only files with these digests run. A build without the folder has no parts.
+fn list_parts(folder: &Path) -> Result<String, String> {
     let folder = folder.join("parts");
     println!("cargo::rerun-if-changed={}", folder.display());
-    let listed = match fs::read_dir(&folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        opened => opened.and_then(Iterator::collect::<Result<Vec<_>, _>>),
+    let mut files = match list(&folder) {
+        Ok(files) => files,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(format!("can't list {}: {error}", folder.display())),
     };
-    let entries = listed.map_err(|error| format!("can't list {}: {error}", folder.display()))?;
-    let mut files: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
     files.retain(|file| file.extension() == Some(OsStr::new("wasm")));
     files.sort();
-    files.iter().map(|file| part(file)).collect()
+    files.iter().map(|file| describe_part(file)).collect()
 }
 
-fn part(file: &Path) -> Result<String, String> {
+fn list(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// Returns the name and the digest of a part, as Rust code.
+fn describe_part(file: &Path) -> Result<String, String> {
     let bytes = fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(format!("({name:?}, {:?}), ", digest(&bytes)))
+    Ok(format!("({name:?}, {:?}), ", hex_digest(&bytes)))
 }
 
-fn digest(bytes: &[u8]) -> String {
+fn hex_digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The folder of the plugins.
-fn folder() -> Result<PathBuf, String> {
+/// Returns the folder of the plugins.
+fn plugins_folder() -> Result<PathBuf, String> {
     if let Some(folder) = env::var_os("TOOLHOLD_PLUGINS_DIR") {
         return std::path::absolute(folder)
             .map_err(|error| format!("TOOLHOLD_PLUGINS_DIR: {error}"));

@@ -1,5 +1,5 @@
 //! The built-in plugins of Toolhold, inside of the program that embeds it: no component has to be
-//! shipped beside the program.
+//! shipped next to the program.
 //!
 //! `Host::builder().builtins(toolhold_builtins::all())` offers their tools. The page
 //! `docs/library.md` has a whole program, and the folder `examples` has two.
@@ -17,14 +17,14 @@ use toolhold_core::{Builtin, EmbeddedFile, Precompiled};
 #[doc = include_str!("../../../../docs/library.md")]
 struct LibraryPage;
 
-/// The plugins whose tools every user of `toolhold` gets: files, the shell, the web, and the
-/// filters of output.
+/// Returns the plugins whose tools every user of `toolhold` gets: files, the shell, the web, and
+/// the filters of output.
 pub fn all() -> &'static [Builtin] {
     BUILTINS
 }
 
-/// The attacker of `toolhold demo`, an untrusted component that no host should load for any other
-/// reason.
+/// Returns the attacker of `toolhold demo`, an untrusted component that no host should load for any
+/// other reason.
 pub fn hostile() -> EmbeddedFile {
     HOSTILE
 }
