@@ -39,7 +39,7 @@ const USED: [&str; 3] = ["deps/io", "deps/clocks", "tool"];
 /// The packages of which a plugin imports interfaces. The compiler leaves out what it doesn't use.
 const IMPORTED: [&str; 2] = ["deps/http", "host"];
 
-/// Parts of the names of interfaces that the SDK of C has nothing of.
+/// Parts of the names of interfaces that the SDK of C doesn't have.
 const NOT_IN_C: [&str; 2] = ["wasi:http/", "toolhold:host/secrets@"];
 
 /// Texts that the generator for Go writes, and those that the SDK has instead: its own module and
@@ -91,12 +91,15 @@ fn generate() -> Result<(), Box<dyn Error>> {
 
 /// Generates the bindings of the SDKs for C and Go, each into the folder with the name of its list.
 fn write_bindings(wit: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
-    let c = emptied(out.join("SDK_C"))?.join("bindings");
-    for (name, bytes) in bindings(wit, wit_bindgen_c::Opts::default().build(), &NOT_IN_C)?.iter() {
+    let c = remove_folder(out.join("SDK_C"))?.join("bindings");
+    let c_bindings = bindings(wit, wit_bindgen_c::Opts::default().build(), &NOT_IN_C)?;
+    for (name, bytes) in c_bindings.iter() {
         write(&c.join(name), bytes)?;
     }
-    let go = emptied(out.join("SDK_GO"))?.join("internal");
-    for (name, bytes) in bindings(wit, wit_bindgen_go::Opts::default().build(), &[])?.iter() {
+
+    let go = remove_folder(out.join("SDK_GO"))?.join("internal");
+    let go_bindings = bindings(wit, wit_bindgen_go::Opts::default().build(), &[])?;
+    for (name, bytes) in go_bindings.iter() {
         let folder = match name {
             "go.mod" => continue,
             "wit_exports.go" => "exports",
@@ -111,30 +114,37 @@ fn write_bindings(wit: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Generates the bindings of one language. `left_out`: parts of the names of interfaces that the
+/// bindings don't have.
 fn bindings(
     wit: &Path,
     mut generator: Box<dyn WorldGenerator>,
     left_out: &[&str],
 ) -> Result<Files, Box<dyn Error>> {
     let mut resolve = Resolve::default();
-    let world = world(&mut resolve, wit, left_out)?;
+    let world = add_world(&mut resolve, wit, left_out)?;
     let mut files = Files::default();
     generator.generate(&mut resolve, world, &mut files)?;
     Ok(files)
 }
 
-/// The world of a plugin that asks for everything, without some interfaces.
-fn world(resolve: &mut Resolve, wit: &Path, left_out: &[&str]) -> Result<WorldId, Box<dyn Error>> {
-    let mut tool = None;
+/// Adds the world of a plugin that asks for everything, without some interfaces.
+fn add_world(
+    resolve: &mut Resolve,
+    wit: &Path,
+    left_out: &[&str],
+) -> Result<WorldId, Box<dyn Error>> {
+    let mut last_package = None;
     for folder in USED {
-        tool = Some(resolve.push_dir(wit.join(folder))?.0);
+        let (package, _) = resolve.push_dir(wit.join(folder))?;
+        last_package = Some(package);
     }
-    let tool = &resolve.packages[tool.ok_or("the contract has no package")?].name;
+    let tool_package = last_package.ok_or("the contract has no package")?;
+    let tool = &resolve.packages[tool_package].name;
     let plugin = PackageName { name: "plugin".to_owned(), ..tool.clone() };
-    let mut text = format!(
-        "package {plugin};\n\nworld plugin {{\n  include {};\n",
-        tool.interface_id("tool-plugin")
-    );
+    let tool_plugin = tool.interface_id("tool-plugin");
+    let mut text = format!("package {plugin};\n\nworld plugin {{\n  include {tool_plugin};\n");
+
     for folder in IMPORTED {
         let (package, _) = resolve.push_dir(wit.join(folder))?;
         let names = resolve.packages[package].interfaces.values();
@@ -149,8 +159,8 @@ fn world(resolve: &mut Resolve, wit: &Path, left_out: &[&str]) -> Result<WorldId
     Ok(resolve.select_world(&[package], None)?)
 }
 
-/// An empty folder in the place of one that an earlier build may have left.
-fn emptied(folder: PathBuf) -> Result<PathBuf, Box<dyn Error>> {
+/// Removes a folder that an earlier build may have left, and returns its path.
+fn remove_folder(folder: PathBuf) -> Result<PathBuf, Box<dyn Error>> {
     match fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(format!("can't remove {}: {error}", folder.display()).into())
@@ -165,8 +175,8 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), Box<dyn Error>> {
     Ok(fs::write(file, bytes).map_err(failed)?)
 }
 
-/// The files of a folder, sorted, each with its path below the folder. Links are followed: the SDK
-/// has the contract by links.
+/// Collects the files of a folder, sorted, each with its path below the folder. Links are followed:
+/// the SDK has the contract by links.
 fn collect(
     folder: &Path,
     below: &str,

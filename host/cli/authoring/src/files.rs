@@ -49,12 +49,12 @@ pub enum ProjectFileError {
     NotEmpty(PathBuf),
     #[error("{} is a link, and builds write there; remove the link", .0.display())]
     Link(PathBuf),
-    #[error("{} with other content. To overwrite: --force", existing(.0))]
+    #[error("{} with other content. To overwrite: --force", describe_existing(.0))]
     Differing(Vec<PathBuf>),
 }
 
 impl ProjectFileError {
-    /// The error of an action, as a participle, on a path.
+    /// Returns the error of an action, as a participle, on a path.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         move |error| Self::Io { path: path.to_owned(), action, error }
     }
@@ -75,22 +75,18 @@ pub(crate) fn write_all(
     let mut differing = Vec::new();
     for file in files {
         let path = folder.join(&file.path);
-        let there = match path.symlink_metadata() {
+        let existing = match path.symlink_metadata() {
             // A link leads elsewhere, and the reading of a FIFO or a device may never end.
-            Ok(there) if !there.is_file() => Err(std::io::ErrorKind::AlreadyExists.into()),
+            Ok(metadata) if !metadata.is_file() => Err(std::io::ErrorKind::AlreadyExists.into()),
             _ => fs::read(&path),
         };
-        match there {
-            Ok(there) if there == file.bytes => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                outdated.push((path, file));
-            }
-            // Also a folder of that name, or one that can't be read.
-            _ => {
-                differing.push(path.clone());
-                outdated.push((path, file));
-            }
+        match existing {
+            Ok(bytes) if bytes == file.bytes => continue,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            // Also a folder of that name, or a file that can't be read.
+            _ => differing.push(path.clone()),
         }
+        outdated.push((path, file));
     }
     if !force && !differing.is_empty() {
         return Err(ProjectFileError::Differing(differing));
@@ -114,15 +110,17 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::File::create_new(path)?.write_all(bytes)
 }
 
-/// The files with another content, and the verb.
-fn existing(differing: &[PathBuf]) -> String {
-    let shown: Vec<String> =
+/// Describes the files with another content: the subject and the verb of a sentence.
+fn describe_existing(differing: &[PathBuf]) -> String {
+    let first: Vec<String> =
         differing.iter().take(5).map(|path| path.display().to_string()).collect();
-    let more = differing.len() - shown.len();
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    let shown = shown.join(", ");
-    let exist = if differing.len() == 1 { "exists" } else { "exist" };
-    format!("{shown}{more} {exist}")
+    let mut text = first.join(", ");
+    let more = differing.len() - first.len();
+    if more > 0 {
+        text += &format!(" and {more} more");
+    }
+    text += if differing.len() == 1 { " exists" } else { " exist" };
+    text
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ impl Language {
     /// All languages, in the order in which documents name them.
     pub const ALL: [Self; 5] = [Self::Rust, Self::Python, Self::JavaScript, Self::C, Self::Go];
 
-    /// The name on the command line and in `plugin.toml`.
+    /// Returns the name on the command line and in `plugin.toml`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rust => "rust",
@@ -35,19 +35,17 @@ impl Language {
         }
     }
 
-    /// The language of a name.
+    /// Returns the language of a name.
     ///
     /// # Errors
     ///
     /// No language has the name. The error lists them.
     pub fn from_name(name: &str) -> Result<Self, AuthoringError> {
-        Self::ALL
-            .into_iter()
-            .find(|language| language.name() == name)
-            .ok_or_else(|| AuthoringError::UnknownLanguage(name.to_owned()))
+        let language = Self::ALL.into_iter().find(|language| language.name() == name);
+        language.ok_or_else(|| AuthoringError::UnknownLanguage(name.to_owned()))
     }
 
-    /// The language of a folder without `[build]` in `plugin.toml`, by the files in it.
+    /// Returns the language of a folder without `[build]` in `plugin.toml`, by the files in it.
     pub(crate) fn of_folder(folder: &Path) -> Option<Self> {
         let files = [
             ("Cargo.toml", Self::Rust),
@@ -56,7 +54,8 @@ impl Language {
             ("plugin.c", Self::C),
             ("go.mod", Self::Go),
         ];
-        files.into_iter().find(|(file, _)| folder.join(file).exists()).map(|(_, language)| language)
+        let (_, language) = files.into_iter().find(|(file, _)| folder.join(file).exists())?;
+        Some(language)
     }
 
     pub(crate) fn sdk(self) -> &'static [File] {
@@ -79,7 +78,7 @@ impl Language {
         }
     }
 
-    /// The folder of the SDK, as the example in the repository names it.
+    /// Returns the folder of the SDK, as the example in the repository names it.
     pub(crate) fn sdk_in_repository(self) -> &'static str {
         match self {
             Self::Rust => "../../sdk",

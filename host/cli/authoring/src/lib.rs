@@ -119,7 +119,8 @@ const MAX_FILE: u64 = 64 * 1024 * 1024;
 /// The path can't be read, isn't a file, or the file is larger than a component may be.
 pub(crate) fn read(path: &std::path::Path) -> Result<Vec<u8>, ProjectFileError> {
     // A device or a pipe has no end.
-    if !std::fs::metadata(path).map_err(ProjectFileError::io("read", path))?.is_file() {
+    let metadata = std::fs::metadata(path).map_err(ProjectFileError::io("read", path))?;
+    if !metadata.is_file() {
         return Err(ProjectFileError::NotAFile(path.to_owned()));
     }
     let mut bytes = Vec::new();

@@ -18,7 +18,7 @@ pub(crate) const FILE: &str = MANIFEST;
 pub(crate) struct Authored {
     /// The manifest as the host will read it.
     pub(crate) manifest: Manifest,
-    /// The same as JSON, as its author wrote it.
+    /// The manifest as JSON, with the fields that its author wrote.
     json: String,
     /// The table `[build]`, which is for `toolhold plugin build` alone.
     pub(crate) build: BuildTable,
@@ -87,73 +87,83 @@ impl Authored {
         let build = BuildTable::take(&mut fields)?;
         fields.entry("manifest").or_insert(json!(1));
         let written = Value::Object(fields);
-        let understood: Manifest =
+        let parsed: Manifest =
             serde_json::from_value(written.clone()).map_err(AuthoredError::NotManifest)?;
-        let read = serde_json::to_value(&understood).map_err(AuthoredError::NotManifest)?;
-        if let Some(field) = unknown(&written, &read, "") {
+        // The fields that the host reads.
+        let read = serde_json::to_value(&parsed).map_err(AuthoredError::NotManifest)?;
+        if let Some(field) = find_unknown(&written, &read, "") {
             let known: Vec<&str> =
                 read.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
             return Err(AuthoredError::UnknownField { field, known: known.join(", ") });
         }
-        for asked in &understood.capabilities {
-            match (asked.name.as_str(), asked.access.as_deref()) {
-                ("files", None) => return Err(AuthoredError::NoFileAccess),
-                ("files", Some("read" | "read-write")) | (_, None) => {}
-                ("files", Some(access)) => {
-                    return Err(AuthoredError::FileAccess(access.to_owned()));
-                }
-                (name, Some(access)) => {
-                    let capability = name.to_owned();
-                    let access = access.to_owned();
-                    return Err(AuthoredError::Access { capability, access });
-                }
-            }
+        for request in &parsed.capabilities {
+            check_access(&request.name, request.access.as_deref())?;
         }
+
         let json = written.to_string();
-        // The same checks as a host's, on the smallest component that has the section.
+        // The checks of a host run on the smallest component that has the section.
         let component = with_section(EMPTY_COMPONENT, json.as_bytes())?;
         let manifest = Manifest::read(&component).map_err(PackError::from)?;
         Ok(Self { manifest, json, build })
     }
 
-    /// The content of the section `toolhold:manifest`.
+    /// Returns the content of the section `toolhold:manifest`.
     pub(crate) fn json(&self) -> &str {
         &self.json
     }
 }
 
 impl BuildTable {
+    /// Removes the table from the fields of a manifest.
     fn take(fields: &mut Map<String, Value>) -> Result<Self, AuthoredError> {
         let Some(table) = fields.remove("build") else { return Ok(Self::default()) };
-        let mut found = Self::default();
+        let mut build = Self::default();
         for (key, value) in table.as_object().into_iter().flatten() {
-            let place = match key.as_str() {
-                "language" => &mut found.language,
-                "sdk" => &mut found.sdk,
+            let field = match key.as_str() {
+                "language" => &mut build.language,
+                "sdk" => &mut build.sdk,
                 _ => return Err(AuthoredError::UnknownBuildField(key.clone())),
             };
             let text = value.as_str().ok_or_else(|| AuthoredError::BuildFieldType(key.clone()))?;
-            *place = Some(text.to_owned());
+            *field = Some(text.to_owned());
         }
-        Ok(found)
+        Ok(build)
+    }
+}
+
+/// Checks the access of a request: `files` must have one, and no other capability has one.
+fn check_access(capability: &str, access: Option<&str>) -> Result<(), AuthoredError> {
+    match (capability, access) {
+        ("files", None) => Err(AuthoredError::NoFileAccess),
+        ("files", Some("read" | "read-write")) | (_, None) => Ok(()),
+        ("files", Some(access)) => Err(AuthoredError::FileAccess(access.to_owned())),
+        (capability, Some(access)) => Err(AuthoredError::Access {
+            capability: capability.to_owned(),
+            access: access.to_owned(),
+        }),
     }
 }
 
 /// The header of a component, without a section.
 const EMPTY_COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 
-/// The first field that was written and that the host doesn't know.
-fn unknown(written: &Value, read: &Value, place: &str) -> Option<String> {
+/// Returns the first field that was written and that the host doesn't read. `path`: the path of the
+/// value.
+fn find_unknown(written: &Value, read: &Value, path: &str) -> Option<String> {
     match (written, read) {
-        (Value::Object(written), Value::Object(read)) => written.iter().find_map(|(key, value)| {
-            let place = if place.is_empty() { key.clone() } else { format!("{place}.{key}") };
-            match read.get(key) {
-                Some(read) => unknown(value, read, &place),
-                None => Some(place),
+        (Value::Object(written), Value::Object(read)) => {
+            for (key, value) in written {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                let Some(read) = read.get(key) else { return Some(path) };
+                if let Some(unknown) = find_unknown(value, read, &path) {
+                    return Some(unknown);
+                }
             }
-        }),
+            None
+        }
         (Value::Array(written), Value::Array(read)) => {
-            written.iter().zip(read).find_map(|(written, read)| unknown(written, read, place))
+            let mut pairs = written.iter().zip(read);
+            pairs.find_map(|(written, read)| find_unknown(written, read, path))
         }
         _ => None,
     }

@@ -21,15 +21,12 @@ pub(crate) fn to_component(core: &[u8]) -> Result<Vec<u8>, PackError> {
     if !describes_itself(core)? {
         return Err(PackError::Undescribed);
     }
-    ComponentEncoder::default()
-        .validate(true)
+    let name = WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME;
+    let adapter = WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER;
+    let encoder = ComponentEncoder::default().validate(true);
+    encoder
         .module(core)
-        .and_then(|encoder| {
-            encoder.adapter(
-                WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME,
-                WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
-            )
-        })
+        .and_then(|encoder| encoder.adapter(name, adapter))
         .and_then(|mut encoder| encoder.encode())
         .map_err(|error| PackError::NotEncodable(format!("{error:#}")))
 }

@@ -45,41 +45,50 @@ pub(crate) fn compare(component: &[u8]) -> Result<Vec<String>, PackError> {
         let CapabilityFacts { name, interfaces, unasked, .. } = capability.facts();
         let import = imports.iter().find(|import| shows_use(capability, import));
         match (manifest.asks_for(capability), import) {
-            (Some(_), None) => notices.extend(interfaces.first().map(|interface| {
-                format!(
-                    "the manifest asks for `{name}`, but the component imports no {}: use it, or remove the request",
-                    without_version(interface)
-                )
-            })),
-            (None, Some(import)) if unasked != Unasked::Usual => {
-                if unasked == Unasked::Refused {
+            (Some(_), None) => {
+                if let Some(interface) = interfaces.first() {
+                    notices.push(format!(
+                        "the manifest asks for `{name}`, but the component imports no {}: use it, or remove the request",
+                        without_version(interface)
+                    ));
+                }
+            }
+            (None, Some(import)) => match unasked {
+                Unasked::Usual => {}
+                Unasked::Refused => {
                     return Err(PackError::Unasked { import: import.clone(), capability: name });
                 }
-                notices.push(format!("{}. {}", describe_unasked(import, name), how_to_ask(name)));
-            }
+                Unasked::Allowed => {
+                    let import = describe_unasked(import, name);
+                    notices.push(format!("{import}. {}", how_to_ask(name)));
+                }
+            },
             _ => {}
         }
     }
-    let names = Capability::ALL.map(Capability::name).join(", ");
-    let unknown =
-        manifest.capabilities.iter().filter(|request| Capability::named(&request.name).is_none());
-    notices.extend(unknown.map(|request| {
-        format!(
-            "the manifest asks for `{}`, which this Toolhold doesn't have; it has {names}",
-            request.name
-        )
-    }));
+
+    let known = Capability::ALL.map(Capability::name).join(", ");
+    for request in &manifest.capabilities {
+        if Capability::named(&request.name).is_none() {
+            notices.push(format!(
+                "the manifest asks for `{}`, which this Toolhold doesn't have; it has {known}",
+                request.name
+            ));
+        }
+    }
     Ok(notices)
 }
 
-/// Whether a component with this import uses a capability.
+/// Checks whether a component with this import uses a capability.
 fn shows_use(capability: Capability, import: &str) -> bool {
     let interface = without_version(import);
     match capability {
         // A plugin may need paths for its programs and searches alone.
-        Capability::Files => [Capability::Files, Capability::Process, Capability::Search]
-            .iter()
-            .any(|one| one.admits(interface)),
+        Capability::Files => {
+            Capability::Files.admits(interface)
+                || Capability::Process.admits(interface)
+                || Capability::Search.admits(interface)
+        }
         _ => capability.admits(interface),
     }
 }
@@ -88,15 +97,15 @@ fn without_version(interface: &str) -> &str {
     interface.split('@').next().unwrap_or_default()
 }
 
-/// The names that a component imports.
+/// Returns the names that a component imports.
 fn imports(component: &[u8]) -> Result<Vec<String>, PackError> {
-    each_import(component).map(|names| names.into_iter().map(|(name, _)| name).collect())
+    Ok(imports_with_ends(component)?.into_iter().map(|(name, _)| name).collect())
 }
 
 /// Renames the imports that begin with `from`. Both names have the same length, so nothing else
 /// changes.
 pub(crate) fn rename_imports(component: &mut [u8], from: &str, to: &str) -> Result<(), PackError> {
-    for (name, end) in each_import(component)? {
+    for (name, end) in imports_with_ends(component)? {
         if name.starts_with(from) {
             let start = end - name.len();
             component[start..start + to.len()].copy_from_slice(to.as_bytes());
@@ -105,8 +114,8 @@ pub(crate) fn rename_imports(component: &mut [u8], from: &str, to: &str) -> Resu
     Ok(())
 }
 
-/// The names that a component imports, and the position in its bytes where each ends.
-fn each_import(component: &[u8]) -> Result<Vec<(String, usize)>, PackError> {
+/// Returns the names that a component imports, and the position in its bytes where each ends.
+fn imports_with_ends(component: &[u8]) -> Result<Vec<(String, usize)>, PackError> {
     let mut names = Vec::new();
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(component) {

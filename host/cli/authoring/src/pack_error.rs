@@ -38,13 +38,13 @@ pub enum PackError {
     Unasked { import: String, capability: &'static str },
 }
 
-/// The words for an import that the manifest doesn't ask for.
+/// Returns the words for an import that the manifest doesn't ask for.
 pub(crate) fn describe_unasked(import: &str, capability: &str) -> String {
     let shown = neutral_line(cut(import, 256));
     format!("the component imports `{shown}`, but the manifest doesn't ask for `{capability}`")
 }
 
-/// The lines that the manifest needs for a capability.
+/// Returns the lines that the manifest needs for a capability.
 pub(crate) fn how_to_ask(capability: &str) -> String {
     format!(
         "Add to {MANIFEST} (in Rust: `{capability} = \"why it is needed\"` to the `capabilities` of `plugin!`):\n  [[capabilities]]\n  name = \"{capability}\"\n  reason = \"why it is needed\""

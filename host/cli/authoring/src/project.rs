@@ -20,10 +20,7 @@ pub(crate) const MAX_NAME: usize = 24;
 ///
 /// The name isn't one of a plugin, the folder isn't empty, or it can't be written.
 pub fn create(name: &str, language: Language, folder: &Path) -> Result<String, AuthoringError> {
-    let well_formed = name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.len() <= MAX_NAME
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-    if !well_formed {
+    if !is_plugin_name(name) {
         return Err(AuthoringError::Name(name.to_owned()));
     }
     match fs::read_dir(folder) {
@@ -35,7 +32,7 @@ pub fn create(name: &str, language: Language, folder: &Path) -> Result<String, A
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(ProjectFileError::io("read", folder)(error).into()),
     }
-    files::write_all(folder, &project(name, language), false)?;
+    files::write_all(folder, &project_files(name, language), false)?;
     let shown = folder.display();
     Ok(format!(
         "Created {shown}. Its README.md explains how to test, build and call the plugin. To build \
@@ -43,14 +40,21 @@ pub fn create(name: &str, language: Language, folder: &Path) -> Result<String, A
     ))
 }
 
-fn project(name: &str, language: Language) -> Vec<Written> {
-    let example = language.example().iter().map(|file| example(file, name, language));
-    let sdk = language.sdk().iter().map(|file| sdk(file, language));
+fn is_plugin_name(name: &str) -> bool {
+    let has_valid_characters =
+        name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    let starts_with_letter = name.starts_with(|c: char| c.is_ascii_lowercase());
+    has_valid_characters && starts_with_letter && name.len() <= MAX_NAME
+}
+
+fn project_files(name: &str, language: Language) -> Vec<Written> {
+    let example = language.example().iter().map(|file| example_file(file, name, language));
+    let sdk = language.sdk().iter().map(|file| sdk_file(file, language));
     example.chain(sdk).collect()
 }
 
-/// A file of the example, with the plugin's name and the place of the SDK in the project.
-fn example(file: &File, name: &str, language: Language) -> Written {
+/// Returns a file of the example, with the plugin's name and the place of the SDK in the project.
+fn example_file(file: &File, name: &str, language: Language) -> Written {
     let Ok(text) = std::str::from_utf8(file.bytes) else {
         return Written::new(file.path, file.bytes);
     };
@@ -65,32 +69,34 @@ fn example(file: &File, name: &str, language: Language) -> Written {
     Written::new(file.path, text)
 }
 
-/// A file of the SDK. Its manifest has the values of the repository's workspace.
-fn sdk(file: &File, language: Language) -> Written {
+/// Returns a file of the SDK. Its manifest has the values of the repository's workspace.
+fn sdk_file(file: &File, language: Language) -> Written {
     let path = format!("sdk/{}", file.path);
-    match std::str::from_utf8(file.bytes) {
-        Ok(text) if language == Language::Rust && file.path == "Cargo.toml" => {
-            Written::new(path, without_workspace(text, WORKSPACE))
-        }
-        _ => Written::new(path, file.bytes),
+    if language == Language::Rust
+        && file.path == "Cargo.toml"
+        && let Ok(text) = std::str::from_utf8(file.bytes)
+    {
+        return Written::new(path, without_workspace(text, WORKSPACE));
     }
+    Written::new(path, file.bytes)
 }
 
-/// A manifest with the values of its workspace in the place of `NAME.workspace = true`.
+/// Returns a manifest with the values of its workspace in the place of `NAME.workspace = true`.
 fn without_workspace(manifest: &str, workspace: &str) -> String {
-    let lines = manifest.lines().filter(|line| !matches!(*line, "[lints]" | "workspace = true"));
-    let mut text: String = lines
-        .map(|line| {
-            let inherited = line
-                .strip_suffix(".workspace = true")
-                .and_then(|name| line_of_key(workspace, name));
-            inherited.unwrap_or(line).to_owned() + "\n"
-        })
-        .collect();
-    text.truncate(text.trim_end().len());
-    text + "\n"
+    let mut lines = Vec::new();
+    for line in manifest.lines() {
+        if matches!(line, "[lints]" | "workspace = true") {
+            continue;
+        }
+        let inherited = line.strip_suffix(".workspace = true");
+        let value = inherited.and_then(|name| line_of_key(workspace, name));
+        lines.push(value.unwrap_or(line));
+    }
+    let text = lines.join("\n");
+    format!("{}\n", text.trim_end())
 }
 
+/// Returns the line that sets a key.
 fn line_of_key<'t>(toml: &'t str, name: &str) -> Option<&'t str> {
     toml.lines().find(|line| line.split_once('=').is_some_and(|(key, _)| key.trim() == name))
 }

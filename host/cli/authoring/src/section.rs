@@ -10,64 +10,72 @@ const SECTION: &str = "toolhold:manifest";
 /// The number of a custom section.
 const CUSTOM: u8 = 0;
 
-/// The component with this manifest as its last section, and no other one at its own level.
+/// Writes a manifest as the last section of a component. Removes other manifests at the component's
+/// own level.
 pub(crate) fn with_section(component: &[u8], manifest: &[u8]) -> Result<Vec<u8>, PackError> {
     if !Parser::is_component(component) {
         return Err(PackError::NotComponent);
     }
-    let mut kept = component.to_vec();
     let mut depth = 0_usize;
-    let mut old = Vec::new();
+    let mut old_sections = Vec::new();
     for payload in Parser::new(0).parse_all(component) {
         match payload.map_err(PackError::Damaged)? {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::CustomSection(section) if depth == 0 && section.name() == SECTION => {
-                old.push(section.range());
+                old_sections.push(section.range());
             }
             _ => {}
         }
     }
-    // From the end, so that the ranges before stay right. A range begins behind the number of the
-    // section and its length, which is as long as its value needs, or padded.
-    for range in old.into_iter().rev() {
-        let start = header(component, &range)?;
-        kept.drain(start..range.end);
+
+    // The last section is removed first, so that the positions of the sections before stay valid.
+    let mut packed = component.to_vec();
+    for content in old_sections.into_iter().rev() {
+        let start = find_header(component, &content)?;
+        packed.drain(start..content.end);
     }
+
     let mut body = Vec::new();
     push_length(&mut body, SECTION.len())?;
     body.extend_from_slice(SECTION.as_bytes());
     body.extend_from_slice(manifest);
-    kept.push(CUSTOM);
-    push_length(&mut kept, body.len())?;
-    kept.extend_from_slice(&body);
-    Ok(kept)
+    packed.push(CUSTOM);
+    push_length(&mut packed, body.len())?;
+    packed.extend_from_slice(&body);
+    Ok(packed)
 }
 
-/// The position of the header of a custom section with this content.
-fn header(component: &[u8], content: &std::ops::Range<usize>) -> Result<usize, PackError> {
-    // A length takes at most five bytes.
-    (2..=6)
-        .filter_map(|length| content.start.checked_sub(length))
-        .find(|start| {
-            component[*start] == CUSTOM
-                && read_length(&component[start + 1..content.start]) == Some(content.len())
-        })
-        .ok_or(PackError::NoHeader)
+/// Returns the position of the header of a custom section with this content: the number of the
+/// section and its length, which is as long as its value needs, or padded.
+fn find_header(component: &[u8], content: &std::ops::Range<usize>) -> Result<usize, PackError> {
+    // The number takes one byte, and the length at most five.
+    for header_length in 2..=6 {
+        let Some(start) = content.start.checked_sub(header_length) else { break };
+        let length = read_length(&component[start + 1..content.start]);
+        if component[start] == CUSTOM && length == Some(content.len()) {
+            return Ok(start);
+        }
+    }
+    Err(PackError::NoHeader)
 }
 
-/// A length of the binary format that takes exactly these bytes.
+/// Reads a length of the binary format (LEB128): each byte has seven bits, the lowest first.
+/// Returns `None` if the length doesn't take exactly these bytes.
 fn read_length(bytes: &[u8]) -> Option<usize> {
     let mut value = 0_usize;
     for (index, byte) in bytes.iter().enumerate() {
         value |= usize::from(byte & 0x7f) << (7 * index);
-        if (byte & 0x80 == 0) != (index + 1 == bytes.len()) {
+        let is_last = index + 1 == bytes.len();
+        let says_last = byte & 0x80 == 0;
+        if is_last != says_last {
             return None;
         }
     }
     Some(value)
 }
 
+/// Writes a length of the binary format.
 fn push_length(bytes: &mut Vec<u8>, length: usize) -> Result<(), PackError> {
     let mut rest = u32::try_from(length).map_err(|_| PackError::ManifestTooLong)?;
     loop {

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
@@ -23,15 +23,17 @@ pub(crate) struct Program {
     pub(crate) first: Vec<String>,
 }
 
-/// Finds a program among those of the project, else on `PATH`.
+/// Finds a program in the folders of the project, and then on `PATH`.
 pub(crate) fn find(project: &Path, name: &str) -> Option<Program> {
     let path = env::var_os("PATH").unwrap_or_default();
     let local = LOCAL.iter().map(|folder| project.join(folder));
-    local
-        .chain(env::split_paths(&path))
-        .map(|folder| folder.join(name))
-        .find(|file| file.is_file())
-        .map(|file| Program { file, first: Vec::new() })
+    for folder in local.chain(env::split_paths(&path)) {
+        let file = folder.join(name);
+        if file.is_file() {
+            return Some(Program { file, first: Vec::new() });
+        }
+    }
+    None
 }
 
 /// A program of a plugin's language that is missing, failed, or was stopped.
@@ -48,7 +50,7 @@ pub enum ToolError {
 }
 
 impl Program {
-    /// A command that runs in the project.
+    /// Makes a command that runs in the project.
     pub(crate) fn command(&self, project: &Path) -> Command {
         let mut command = Command::new(&self.file);
         command.current_dir(project).args(&self.first);
@@ -59,7 +61,7 @@ impl Program {
 /// The output of a language's tools, and the means to stop them.
 #[derive(Debug, Default)]
 pub struct Console {
-    /// `None`: the output is shown on standard error.
+    /// The kept output. If it is `None`, the output is shown on standard error.
     kept: Option<Mutex<Vec<u8>>>,
     running: Mutex<Running>,
 }
@@ -80,10 +82,12 @@ impl Console {
         Self { kept: Some(Mutex::default()), ..Self::default() }
     }
 
-    /// The kept output.
+    /// Returns the kept output.
     pub fn text(&self) -> String {
-        let kept = self.kept.as_ref().map(lock);
-        kept.map(|kept| String::from_utf8_lossy(&kept).into_owned()).unwrap_or_default()
+        match &self.kept {
+            Some(kept) => String::from_utf8_lossy(&lock(kept)).into_owned(),
+            None => String::new(),
+        }
     }
 
     /// Ends the running program with all that it started, and lets no other start.
@@ -120,35 +124,22 @@ impl Console {
         keep_stdout: bool,
     ) -> Result<Vec<u8>, ToolError> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = {
-            let mut running = lock(&self.running);
-            if running.stopped {
-                return Err(ToolError::Stopped);
-            }
-            let child = command.spawn().map_err(not_started(command))?;
-            running.group = Some(Pid::from_child(&child));
-            child
-        };
+        let mut child = self.start(command)?;
         let pid = Pid::from_child(&child);
         let stdout = child.stdout.take();
         let stderr = child.stderr.take();
-        let printed = std::thread::scope(|scope| {
-            let errors = scope.spawn(|| stderr.map(|stderr| keep(stderr, kept)));
-            let printed = match (stdout, keep_stdout) {
-                (Some(stdout), true) => {
-                    keep(stdout, kept);
-                    Vec::new()
-                }
-                (Some(mut stdout), false) => {
-                    let mut printed = Vec::new();
+        let mut printed = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| stderr.map(|stderr| keep(stderr, kept)));
+            match stdout {
+                Some(stdout) if keep_stdout => keep(stdout, kept),
+                Some(mut stdout) => {
                     let _ = stdout.read_to_end(&mut printed);
-                    printed
                 }
-                (None, _) => Vec::new(),
-            };
-            let _ = errors.join();
-            printed
+                None => {}
+            }
         });
+
         // The number belongs to this program until it is waited for, so that no other program is
         // stopped.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -156,14 +147,27 @@ impl Console {
         let mut running = lock(&self.running);
         running.group = None;
         let status = child.wait();
-        let stopped = running.stopped;
+        let is_stopped = running.stopped;
         drop(running);
+        if is_stopped {
+            return Err(ToolError::Stopped);
+        }
         match status {
-            _ if stopped => Err(ToolError::Stopped),
             Ok(status) if status.success() => Ok(printed),
             Ok(status) => Err(failed(command, status)),
             Err(error) => Err(not_started(command)(error)),
         }
+    }
+
+    /// Starts a command, unless the console is stopped.
+    fn start(&self, command: &mut Command) -> Result<Child, ToolError> {
+        let mut running = lock(&self.running);
+        if running.stopped {
+            return Err(ToolError::Stopped);
+        }
+        let child = command.spawn().map_err(not_started(command))?;
+        running.group = Some(Pid::from_child(&child));
+        Ok(child)
     }
 }
 
@@ -171,12 +175,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads an output to its end, and keeps the beginning.
+/// Reads an output to its end, and keeps its first bytes.
 fn keep(mut from: impl Read, kept: &Mutex<Vec<u8>>) {
     let mut part = [0; 8192];
     while let Ok(length @ 1..) = from.read(&mut part) {
         let mut kept = lock(kept);
         let room = MAX_KEPT.saturating_sub(kept.len());
+        // The rest is read too, so that the program doesn't wait.
         kept.extend_from_slice(&part[..length.min(room)]);
     }
 }
@@ -196,11 +201,11 @@ fn failed(command: &Command, status: ExitStatus) -> ToolError {
     ToolError::Failed { program: command.get_program().into(), status }
 }
 
-/// The command as an author would type it.
+/// Returns the command as an author would type it.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
-    let words = std::iter::once(program.file_name().unwrap_or(program.as_os_str()))
-        .chain(command.get_args());
+    let name = program.file_name().unwrap_or(program.as_os_str());
+    let words = std::iter::once(name).chain(command.get_args());
     words.map(quoted).collect::<Vec<_>>().join(" ")
 }
 

@@ -50,8 +50,8 @@ pub(crate) fn write_for(
     files::write_all(folder, &for_world(capabilities, imports_files), true)
 }
 
-/// As [`write_for`], with another name in the place of each package of WASI, which has as many
-/// letters.
+/// Writes the contract as [`write_for`] does, with `name` in the place of `wasi:`. Both have the
+/// same length.
 pub(crate) fn write_renamed(
     folder: &Path,
     capabilities: &[&str],
@@ -65,17 +65,17 @@ pub(crate) fn write_renamed(
     files::write_all(folder, &files, true)
 }
 
-/// Writes into a core module which interfaces it has: those of all capabilities. An interface that
-/// the module doesn't import is left out of its component. `folder`: where the contract is written
-/// to.
+/// Writes a description of its interfaces into a core module: the interfaces of all capabilities.
+/// An interface that the module doesn't import is left out of its component. The contract is
+/// written into `folder`.
 pub(crate) fn describe(core: &mut Vec<u8>, folder: &Path) -> Result<(), AuthoringError> {
     write_for(folder, &Capability::ALL.map(Capability::name), false)?;
     let mut resolve = Resolve::default();
-    let described = resolve.push_dir(folder).and_then(|(package, _)| {
+    let embedded = resolve.push_dir(folder).and_then(|(package, _)| {
         let world = resolve.select_world(&[package], Some(WORLD))?;
         wit_component::embed_component_metadata(core, &resolve, world, StringEncoding::UTF8)
     });
-    described.map_err(|error| AuthoringError::NotDescribable(format!("{error:#}")))
+    embedded.map_err(|error| AuthoringError::NotDescribable(format!("{error:#}")))
 }
 
 fn for_world(capabilities: &[&str], imports_files: bool) -> Vec<Written> {
@@ -84,7 +84,7 @@ fn for_world(capabilities: &[&str], imports_files: bool) -> Vec<Written> {
     files
 }
 
-/// The interfaces that a plugin with these capabilities imports.
+/// Returns the interfaces that a plugin with these capabilities imports.
 pub(crate) fn imports(capabilities: &[&str], imports_files: bool) -> Vec<&'static str> {
     let mut imports = ALWAYS.to_vec();
     for capability in Capability::ALL {
@@ -97,13 +97,13 @@ pub(crate) fn imports(capabilities: &[&str], imports_files: bool) -> Vec<&'stati
     imports
 }
 
-/// The interfaces that a plugin imports for a capability.
+/// Returns the interfaces that a plugin imports for a capability.
 fn imports_of(capability: Capability) -> impl Iterator<Item = &'static str> {
-    let secrets = (capability == Capability::Http).then_some(SECRETS);
+    let secrets = if capability == Capability::Http { Some(SECRETS) } else { None };
     capability.facts().interfaces.iter().copied().chain(secrets)
 }
 
-/// The packages, each in a folder of its own. Generators look for them in `deps`.
+/// Returns the packages, each in a folder of its own. Generators look for them in `deps`.
 fn packages() -> Vec<Written> {
     let packages = WIT.iter().map(|file| {
         let path = match file.path.split_once('/') {

@@ -1,4 +1,4 @@
-//! Calls a tool with ordinary and hostile arguments, and finds one that its own paths don't reach.
+//! Calls a tool with ordinary and hostile arguments, and finds the rules that its answers break.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,9 @@ use toolhold_core::{
 };
 
 use crate::conformance::cases::{Case, Cases};
-use crate::conformance::judge::{Judge, Rule, file_denial, reached, word};
+use crate::conformance::judge::{
+    Judge, Rule, describe_arguments, describe_outcome, file_denial, reached,
+};
 use crate::conformance::report::{CheckResult, Finding, short};
 use crate::conformance::world::{Anybody, World};
 
@@ -37,29 +39,29 @@ pub(crate) struct Tried {
     pub(crate) calls: usize,
 }
 
-/// The findings so far, one of each rule: the first shows enough.
+/// The results of the calls so far.
 #[derive(Default)]
-struct Found {
-    found: Vec<(Rule, Finding)>,
+struct Progress {
+    /// The findings, one of each rule: the first shows enough.
+    findings: Vec<(Rule, Finding)>,
     /// Calls that reached the tool.
     judged: usize,
     /// Calls that a rule of the host refused first.
     refused: usize,
-    /// The reason for the first of these.
+    /// The reason for the first refusal.
     refusal: Option<String>,
     calls: usize,
 }
 
-impl Found {
+impl Progress {
     fn has(&self, rule: Rule) -> bool {
-        self.found.iter().any(|(known, _)| *known == rule)
+        self.findings.iter().any(|(known, _)| *known == rule)
     }
 
-    fn add(&mut self, found: Option<(Rule, Finding)>) {
-        if let Some((rule, finding)) = found
-            && !self.has(rule)
-        {
-            self.found.push((rule, finding));
+    /// Adds a finding, unless its rule has one.
+    fn add(&mut self, rule: Rule, finding: Finding) {
+        if !self.has(rule) {
+            self.findings.push((rule, finding));
         }
     }
 }
@@ -88,39 +90,42 @@ impl Subject<'_> {
             reaches_others: self.reaches_others,
             time: self.time,
         };
-        let mut found = Found::default();
-        let mut checks = vec![self.refusals(tool, &cases.refused, &mut found).await];
-        let mut before = None;
+        let mut progress = Progress::default();
+        let mut checks = vec![self.check_refusals(tool, &cases.refused, &mut progress).await];
+
+        let mut last_ordinary = None;
         // Twice: files from the first call may be in the tool's way, and that isn't a fault.
         for case in cases.ordinary.iter().chain(&cases.ordinary) {
             // Each call that hangs takes the whole time.
-            if found.has(Rule::Time) {
+            if progress.has(Rule::Time) {
                 break;
             }
-            before = Some(self.judge(tool, &judge, case, true, &mut found).await);
+            last_ordinary = Some(self.judge_call(tool, &judge, case, true, &mut progress).await);
         }
-        checks.push(self.ordinary(tool, &found, before.as_ref()));
-        let works = before.as_ref().is_some_and(reached);
-        if works {
+        checks.push(self.check_ordinary(tool, &progress, last_ordinary.as_ref()));
+
+        let is_reached = last_ordinary.as_ref().is_some_and(reached);
+        if is_reached {
             for case in &cases.hostile {
-                if found.has(Rule::Time) {
+                if progress.has(Rule::Time) {
                     break;
                 }
-                self.judge(tool, &judge, case, false, &mut found).await;
+                self.judge_call(tool, &judge, case, false, &mut progress).await;
             }
         }
-        checks.extend(Rule::ALL.map(|rule| self.check_of(rule, tool, &mut found)));
-        if let (true, Some(case)) = (works, cases.ordinary.last()) {
-            checks.push(self.after_failures(tool, case, before.as_ref(), &mut found).await);
-            checks.push(self.cancelled(tool, case, &mut found).await);
+        checks.extend(Rule::ALL.map(|rule| self.check_rule(rule, tool, &mut progress)));
+
+        if is_reached && let Some(case) = cases.ordinary.last() {
+            let before = last_ordinary.as_ref();
+            checks.push(self.check_after_failures(tool, case, before, &mut progress).await);
+            checks.push(self.check_cancelling(tool, case, &mut progress).await);
         } else {
-            let why = "no ordinary call reached the tool";
-            checks.extend(
-                ["after failures", "cancelling"].map(|name| CheckResult::not_tried(name, why)),
-            );
+            let reason = "no ordinary call reached the tool";
+            checks.push(CheckResult::not_tried("after failures", reason));
+            checks.push(CheckResult::not_tried("cancelling", reason));
         }
         let checks = checks.into_iter().map(|check| check.for_tool(&tool.name)).collect();
-        Tried { checks, calls: found.calls }
+        Tried { checks, calls: progress.calls }
     }
 
     /// Makes one call.
@@ -136,41 +141,49 @@ impl Subject<'_> {
         self.host.call(request).await
     }
 
-    async fn judge(
+    /// Makes one call and judges its answer.
+    async fn judge_call(
         &self,
         tool: &Definition,
         judge: &Judge,
         case: &Case,
         ordinary: bool,
-        found: &mut Found,
+        progress: &mut Progress,
     ) -> Answer {
         let _ = self.world.restore();
         let started = Instant::now();
         let answer = self.call(tool, case, CancellationToken::new()).await;
-        found.calls += 1;
+        progress.calls += 1;
         if reached(&answer) {
-            found.judged += 1;
-            found.add(judge.judge(case, ordinary, &answer, started.elapsed()));
+            progress.judged += 1;
+            if let Some((rule, finding)) = judge.judge(case, ordinary, &answer, started.elapsed()) {
+                progress.add(rule, finding);
+            }
         } else {
-            found.refused += 1;
-            found.refusal.get_or_insert_with(|| word(&answer));
+            progress.refused += 1;
+            progress.refusal.get_or_insert_with(|| describe_outcome(&answer));
         }
         if let Some(changed) = self.world.changed_outside() {
             let expected = "nothing outside of the granted directory changes";
             let fix = "report it: the host let the tool out of its sandbox";
-            found.add(Some((Rule::Directory, Finding::new(expected, changed, fix))));
+            progress.add(Rule::Directory, Finding::new(expected, changed, fix));
         }
         answer
     }
 
     /// Checks that the host refuses arguments that don't fit the schema, so that the tool never
     /// sees them.
-    async fn refusals(&self, tool: &Definition, cases: &[Case], found: &mut Found) -> CheckResult {
+    async fn check_refusals(
+        &self,
+        tool: &Definition,
+        cases: &[Case],
+        progress: &mut Progress,
+    ) -> CheckResult {
         const NAME: &str = "refused first";
         let mut findings = Vec::new();
         for case in cases {
             let answer = self.call(tool, case, CancellationToken::new()).await;
-            found.calls += 1;
+            progress.calls += 1;
             findings.extend(not_refused(case, &answer));
         }
         if cases.is_empty() {
@@ -182,43 +195,47 @@ impl Subject<'_> {
         CheckResult::from_findings(NAME, about, findings)
     }
 
-    /// Whether ordinary arguments reach the tool.
-    fn ordinary(&self, tool: &Definition, found: &Found, last: Option<&Answer>) -> CheckResult {
+    /// Checks whether ordinary arguments reach the tool.
+    fn check_ordinary(
+        &self,
+        tool: &Definition,
+        progress: &Progress,
+        last: Option<&Answer>,
+    ) -> CheckResult {
         const NAME: &str = "ordinary calls";
-        let Some(last) = last.filter(|last| !reached(last)) else {
-            let about = match last.map(|last| &last.outcome) {
-                Some(Err(_)) => {
-                    format!("they fail: {}", short(&last.map(word).unwrap_or_default()))
-                }
-                _ => "they are answered".to_owned(),
-            };
-            return CheckResult::from_findings(NAME, about, Vec::new());
-        };
-        let refusal = found.refusal.clone().unwrap_or_default();
-        let is_about_paths = tool
-            .subjects
-            .iter()
-            .any(|subject| matches!(subject.kind, SubjectKind::Path | SubjectKind::Name));
-        if is_about_paths && file_denial(last).is_some() {
-            let finding = Finding::new(
-                "the tool may use the paths that its arguments name",
-                refusal,
-                "ask for `files` in the manifest, with the access that the subjects name",
-            );
-            return CheckResult::from_findings(
-                NAME,
-                "arguments within the granted directory",
-                vec![finding],
-            );
+        if let Some(last) = last
+            && !reached(last)
+        {
+            let refusal = progress.refusal.clone().unwrap_or_default();
+            let mut kinds = tool.subjects.iter().map(|subject| subject.kind);
+            let is_about_paths =
+                kinds.any(|kind| matches!(kind, SubjectKind::Path | SubjectKind::Name));
+            if is_about_paths && file_denial(last).is_some() {
+                let expected = "the tool may use the paths that its arguments name";
+                let fix = "ask for `files` in the manifest, with the access that the subjects name";
+                let findings = vec![Finding::new(expected, refusal, fix)];
+                let about = "arguments within the granted directory";
+                return CheckResult::from_findings(NAME, about, findings);
+            }
+            let reason = format!("the host refuses them first: {}", short(&refusal));
+            return CheckResult::not_tried(NAME, reason);
         }
-        CheckResult::not_tried(NAME, format!("the host refuses them first: {}", short(&refusal)))
+        let about = match last {
+            Some(last) if last.outcome.is_err() => {
+                format!("they fail: {}", short(&describe_outcome(last)))
+            }
+            _ => "they are answered".to_owned(),
+        };
+        CheckResult::from_findings(NAME, about, Vec::new())
     }
 
-    fn check_of(&self, rule: Rule, tool: &Definition, found: &mut Found) -> CheckResult {
+    /// Checks whether the judged calls have kept a rule.
+    fn check_rule(&self, rule: Rule, tool: &Definition, progress: &mut Progress) -> CheckResult {
         let mut findings = Vec::new();
-        if let Some(at) = found.found.iter().position(|(known, _)| *known == rule) {
-            findings.push(found.found.swap_remove(at).1);
-        } else if found.judged == 0 {
+        if let Some(index) = progress.findings.iter().position(|(known, _)| *known == rule) {
+            let (_, finding) = progress.findings.swap_remove(index);
+            findings.push(finding);
+        } else if progress.judged == 0 {
             return CheckResult::not_tried(rule.name(), "no call reached the tool");
         } else if rule == Rule::OutputSchema && tool.output_schema.is_none() {
             return CheckResult::not_tried(rule.name(), "the tool has none");
@@ -228,8 +245,9 @@ impl Subject<'_> {
                 "nobody answered and there were no programs, so failures may say that",
             );
         }
-        let calls = counted(found.judged as u64, "call");
-        let refused = match found.refused {
+
+        let calls = counted(progress.judged as u64, "call");
+        let refused = match progress.refused {
             0 => String::new(),
             refused => format!(", {refused} more were refused by rules of the host"),
         };
@@ -245,12 +263,12 @@ impl Subject<'_> {
     }
 
     /// Checks that a tool works after its failures as it did before.
-    async fn after_failures(
+    async fn check_after_failures(
         &self,
         tool: &Definition,
         case: &Case,
         before: Option<&Answer>,
-        found: &mut Found,
+        progress: &mut Progress,
     ) -> CheckResult {
         let worked = before.is_some_and(|before| before.outcome.is_ok());
         if !worked {
@@ -258,17 +276,23 @@ impl Subject<'_> {
         }
         let _ = self.world.restore();
         let after = self.call(tool, case, CancellationToken::new()).await;
-        found.calls += 1;
+        progress.calls += 1;
         let mut findings = Vec::new();
         if after.outcome.is_err() {
+            let expected = "an answer, as before the failures";
             let fix = "leave nothing behind that disturbs the next call, even after a failure";
-            findings.push(Finding::new("an answer, as before the failures", word(&after), fix));
+            findings.push(Finding::new(expected, describe_outcome(&after), fix));
         }
         CheckResult::from_findings("after failures", "the ordinary call works as before", findings)
     }
 
     /// Checks that a cancelled call ends, early or late.
-    async fn cancelled(&self, tool: &Definition, case: &Case, found: &mut Found) -> CheckResult {
+    async fn check_cancelling(
+        &self,
+        tool: &Definition,
+        case: &Case,
+        progress: &mut Progress,
+    ) -> CheckResult {
         let mut slowest = Duration::ZERO;
         let mut was_cancelled = false;
         for wait in [Duration::ZERO, BEFORE_CANCEL] {
@@ -285,10 +309,13 @@ impl Subject<'_> {
                     call.await
                 }
             };
-            found.calls += 1;
+            progress.calls += 1;
             slowest = slowest.max(started.elapsed().saturating_sub(wait));
-            was_cancelled |=
-                matches!(&answer.outcome, Err(failure) if failure.category == Category::Cancelled);
+            if let Err(failure) = &answer.outcome
+                && failure.category == Category::Cancelled
+            {
+                was_cancelled = true;
+            }
         }
         let took = format!("{} ms", slowest.as_millis());
         let mut findings = Vec::new();
@@ -304,16 +331,16 @@ impl Subject<'_> {
 
 /// Returns a finding if the host let arguments pass that don't fit the schema.
 fn not_refused(case: &Case, answer: &Answer) -> Option<Finding> {
-    let is_refused = matches!(&answer.outcome, Err(failure)
-        if matches!(failure.category, Category::InvalidParameters | Category::TypeMismatch));
-    if is_refused && !reached(answer) {
+    if let Err(failure) = &answer.outcome
+        && matches!(failure.category, Category::InvalidParameters | Category::TypeMismatch)
+        && !reached(answer)
+    {
         return None;
     }
     let expected = "`invalid_parameters` or `type_mismatch`, without running the tool";
-    let mut finding =
-        Finding::new(expected, word(answer), "report it: the host has to refuse this");
-    finding.arguments =
-        Some(format!("{} ({})", short(&case.arguments.to_string()), short(&case.what)));
+    let fix = "report it: the host has to refuse this";
+    let mut finding = Finding::new(expected, describe_outcome(answer), fix);
+    finding.arguments = Some(describe_arguments(case));
     Some(finding)
 }
 

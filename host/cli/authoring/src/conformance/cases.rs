@@ -25,7 +25,7 @@ const MAX_WORK: usize = 2_000_000;
 /// The arguments of one call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Case {
-    /// The special property of the arguments.
+    /// A description of the arguments.
     pub(crate) what: String,
     pub(crate) arguments: Value,
 }
@@ -35,13 +35,13 @@ pub(crate) struct Case {
 pub(crate) struct Cases {
     /// Arguments that a caller would give: the least, and everything.
     pub(crate) ordinary: Vec<Case>,
-    /// Arguments that the schema takes, and nobody would give.
+    /// Arguments that the schema accepts, and that no caller would give.
     pub(crate) hostile: Vec<Case>,
-    /// Arguments that the schema doesn't take: the host has to refuse them.
+    /// Arguments that the schema doesn't accept: the host has to refuse them.
     pub(crate) refused: Vec<Case>,
 }
 
-/// A tool that no arguments can be made for.
+/// The reason why no arguments can be made for a tool.
 #[derive(Debug, Error)]
 pub(crate) enum CasesError {
     #[error(transparent)]
@@ -60,7 +60,7 @@ struct Collector<'d> {
 }
 
 impl Cases {
-    /// The cases of a tool. They are the same for the same definition and seed.
+    /// Makes the cases of a tool. They are the same for the same definition and seed.
     ///
     /// # Errors
     ///
@@ -73,78 +73,108 @@ impl Cases {
         let least = in_the_world(tool, Maker::new(schema, false).value());
         let all = in_the_world(tool, Maker::new(schema, true).value());
         for (what, arguments) in [("the least arguments", &least), ("all arguments", &all)] {
-            let known = collector.cases.ordinary.iter().any(|case| case.arguments == *arguments);
-            if !known && collector.takes(arguments) {
+            let is_known = collector.cases.ordinary.iter().any(|case| case.arguments == *arguments);
+            if !is_known && collector.accepts(arguments) {
                 let case = Case { what: what.to_owned(), arguments: arguments.clone() };
                 collector.cases.ordinary.push(case);
             }
         }
-        let Some(base) = collector.cases.ordinary.last().map(|case| case.arguments.clone()) else {
+        let Some(last) = collector.cases.ordinary.last() else {
             return Err(CasesError::NoArguments);
         };
-        collector.of_fields(schema, &base);
+        let base = last.arguments.clone();
+
+        collector.add_fields(schema, &base);
         let mut places = Vec::new();
         collect_places(&Maker::new(schema, true), schema, &base, String::new(), &mut places);
-        let mut changes = Vec::new();
-        for (pointer, schema) in &places {
-            let value = base.pointer(pointer).cloned().unwrap_or_default();
-            collector.add(
-                format!("another type at {pointer}"),
-                with(&base, pointer, of_another_type(&value)),
-            );
-            for (what, value) in hostile(&value, schema, OUTSIDE) {
-                let arguments = with(&base, pointer, value.clone());
-                if collector.takes(&arguments) {
-                    changes.push((pointer.as_str(), value));
-                }
-                collector.add(format!("{what} at {pointer}"), arguments);
+        let accepted = collector.add_changes(&base, &places);
+        if places.len() > 1 {
+            let mut random = Random(seed);
+            for _ in 0..MIXED {
+                collector.add_mixed(&base, &places, &accepted, &mut random);
             }
-        }
-        let mut random = Random(seed);
-        for _ in 0..if places.len() > 1 { MIXED } else { 0 } {
-            let mut mixed = base.clone();
-            for (pointer, _) in &places {
-                let fitting: Vec<_> = changes.iter().filter(|(at, _)| at == pointer).collect();
-                // One value more: the ordinary one.
-                if let Some((_, value)) = fitting.get(random.below(fitting.len() + 1)) {
-                    let changed = with(&mixed, pointer, value.clone());
-                    // Values that fit alone may not fit together.
-                    if collector.takes(&changed) {
-                        mixed = changed;
-                    }
-                }
-            }
-            collector.add("several odd arguments".to_owned(), mixed);
         }
         Ok(collector.cases)
     }
 }
 
+/// A place in the arguments: its pointer and its schema.
+type Place<'s> = (String, &'s Value);
+
 impl Collector<'_> {
     fn is_too_much(&self, arguments: &Value) -> bool {
-        count(arguments).saturating_mul(self.cost.weight) > MAX_WORK || !self.cost.allows(arguments)
+        let work = count(arguments).saturating_mul(self.cost.weight);
+        work > MAX_WORK || !self.cost.allows(arguments)
     }
 
-    fn takes(&self, arguments: &Value) -> bool {
+    fn accepts(&self, arguments: &Value) -> bool {
         !self.is_too_much(arguments) && self.validator.is_valid(arguments)
     }
 
     /// Adds a case to the hostile or the refused ones.
     fn add(&mut self, what: String, arguments: Value) {
-        let is_too_much = self.is_too_much(&arguments);
-        let (list, most) = if self.takes(&arguments) {
+        if self.is_too_much(&arguments) {
+            return;
+        }
+        let (list, most) = if self.validator.is_valid(&arguments) {
             (&mut self.cases.hostile, MAX_CASES)
         } else {
             (&mut self.cases.refused, MAX_REFUSED)
         };
-        let known = list.iter().any(|case| case.arguments == arguments);
-        if !known && !is_too_much && list.len() < most {
+        let is_known = list.iter().any(|case| case.arguments == arguments);
+        if !is_known && list.len() < most {
             list.push(Case { what, arguments });
         }
     }
 
+    /// Adds cases in which one argument is changed. Returns the values that the schema accepts,
+    /// each with its pointer.
+    fn add_changes<'p>(&mut self, base: &Value, places: &'p [Place<'_>]) -> Vec<(&'p str, Value)> {
+        let mut accepted = Vec::new();
+        for (pointer, schema) in places {
+            let ordinary = base.pointer(pointer).cloned().unwrap_or_default();
+            let other_type = with(base, pointer, of_another_type(&ordinary));
+            self.add(format!("another type at {pointer}"), other_type);
+            for (what, value) in hostile(&ordinary, schema, OUTSIDE) {
+                let arguments = with(base, pointer, value.clone());
+                if self.accepts(&arguments) {
+                    accepted.push((pointer.as_str(), value));
+                }
+                self.add(format!("{what} at {pointer}"), arguments);
+            }
+        }
+        accepted
+    }
+
+    /// Adds a case in which several arguments are changed at once, by chance.
+    fn add_mixed(
+        &mut self,
+        base: &Value,
+        places: &[Place<'_>],
+        accepted: &[(&str, Value)],
+        random: &mut Random,
+    ) {
+        let mut mixed = base.clone();
+        for (pointer, _) in places {
+            let values: Vec<&Value> = accepted
+                .iter()
+                .filter(|(known, _)| *known == pointer.as_str())
+                .map(|(_, value)| value)
+                .collect();
+            // One number more than values: it keeps the ordinary value.
+            let index = random.below(values.len() + 1);
+            let Some(value) = values.get(index) else { continue };
+            let changed = with(&mixed, pointer, (*value).clone());
+            // Values that fit alone may not fit together.
+            if self.accepts(&changed) {
+                mixed = changed;
+            }
+        }
+        self.add("several odd arguments".to_owned(), mixed);
+    }
+
     /// Adds cases without each argument, and with one too many.
-    fn of_fields(&mut self, schema: &Value, base: &Value) {
+    fn add_fields(&mut self, schema: &Value, base: &Value) {
         let names = schema.get("required").and_then(Value::as_array);
         for name in names.into_iter().flatten().filter_map(Value::as_str) {
             let mut fields = base.as_object().cloned().unwrap_or_default();
@@ -160,7 +190,7 @@ impl Collector<'_> {
     }
 }
 
-/// The number of values that a value holds, itself included.
+/// Returns the number of values that a value holds, itself included.
 fn count(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
@@ -169,13 +199,13 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// The places in the arguments that can be changed, each with its schema.
+/// Collects the places in the arguments that can be changed, each with its schema.
 fn collect_places<'s>(
     maker: &Maker<'s>,
     schema: &'s Value,
     value: &Value,
     pointer: String,
-    places: &mut Vec<(String, &'s Value)>,
+    places: &mut Vec<Place<'s>>,
 ) {
     let schema = maker.follow(schema);
     if places.len() >= MAX_PLACES {
@@ -202,6 +232,7 @@ fn collect_places<'s>(
     }
 }
 
+/// Returns the arguments with another value at a place.
 fn with(base: &Value, pointer: &str, value: Value) -> Value {
     let mut changed = base.clone();
     if let Some(place) = changed.pointer_mut(pointer) {
@@ -210,13 +241,12 @@ fn with(base: &Value, pointer: &str, value: Value) -> Value {
     changed
 }
 
-/// Replaces the paths that a call acts on by those of the temporary world, and commands by one that
+/// Replaces the paths that a call acts on by paths of the temporary world, and commands by one that
 /// does nothing.
-fn in_the_world(tool: &Definition, arguments: Value) -> Value {
-    let mut arguments = match arguments {
-        Value::Object(fields) => Value::Object(fields),
-        _ => Value::Object(Map::new()),
-    };
+fn in_the_world(tool: &Definition, mut arguments: Value) -> Value {
+    if !arguments.is_object() {
+        arguments = Value::Object(Map::new());
+    }
     for subject in &tool.subjects {
         let text = match subject.kind {
             SubjectKind::Path | SubjectKind::Name => match subject.access {
@@ -227,31 +257,29 @@ fn in_the_world(tool: &Definition, arguments: Value) -> Value {
             SubjectKind::Command => "true",
             SubjectKind::Text => continue,
         };
-        let text = match property(&tool.input_schema, &subject.pointer) {
-            Some(schema)
-                if ["enum", "const", "examples"].iter().any(|key| schema.get(key).is_some()) =>
-            {
-                continue;
-            }
-            Some(schema) if kind(schema) == "array" => json!([text]),
-            _ => json!(text),
-        };
+        let schema = top_property(&tool.input_schema, &subject.pointer).unwrap_or(&Value::Null);
+        let gives_values =
+            ["enum", "const", "examples"].iter().any(|key| schema.get(key).is_some());
+        if gives_values {
+            continue;
+        }
         if let Some(place) = arguments.pointer_mut(&subject.pointer) {
-            *place = text;
+            *place = if kind(schema) == "array" { json!([text]) } else { json!(text) };
         }
     }
     arguments
 }
 
-/// The schema of an argument at the top.
-fn property<'s>(schema: &'s Value, pointer: &str) -> Option<&'s Value> {
+/// Returns the schema of an argument at the top level.
+fn top_property<'s>(schema: &'s Value, pointer: &str) -> Option<&'s Value> {
     schema.get("properties")?.get(pointer.strip_prefix('/')?)
 }
 
-/// SplitMix64.
+/// A generator of random numbers (SplitMix64).
 struct Random(u64);
 
 impl Random {
+    /// Returns the next number below a limit.
     fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;

@@ -30,6 +30,7 @@ fn open(file: &Path) -> Opened {
     Opened { candidate: Candidate::file(file), notices }
 }
 
+/// Tests a component: see [`test`](super::test).
 pub(crate) async fn test(file: &Path, options: Options) -> Result<Report, HostError> {
     let mut report = Report {
         file: neutral(&file.display().to_string()).into_owned(),
@@ -62,8 +63,8 @@ pub(crate) async fn test(file: &Path, options: Options) -> Result<Report, HostEr
             return Ok(report);
         }
     };
-    report.checks.push(contract(&info));
-    report.checks.push(manifest(&info, notices));
+    report.checks.push(check_contract(&info));
+    report.checks.push(check_manifest(&info, notices));
 
     let config = world.config(Some(&info.manifest), options.time)?;
     let host = match world.builder(config).plugin_file(file).build().await {
@@ -76,14 +77,12 @@ pub(crate) async fn test(file: &Path, options: Options) -> Result<Report, HostEr
     };
     let about = "the component loads with its requests, and lists its tools within the limits";
     report.checks.push(CheckResult::from_findings("loads", about, Vec::new()));
-    let tools: Vec<Arc<Definition>> = host
-        .tools()
-        .into_iter()
-        .filter(|tool| {
-            host.plugin_of(&tool.name).is_some_and(|plugin| plugin.digest == info.digest)
-        })
-        .collect();
-    report.checks.push(asked_twice(&first, &info, &tools));
+
+    let mut tools: Vec<Arc<Definition>> = host.tools();
+    tools.retain(|tool| {
+        host.plugin_of(&tool.name).is_some_and(|plugin| plugin.digest == info.digest)
+    });
+    report.checks.push(check_same_definitions(&first, &info, &tools));
     try_all(&host, &world, &tools, &info, options, &mut report).await;
     report.checks.extend(never_tried(&info, &tools));
     // The host's watching and files end before its folders are removed.
@@ -103,14 +102,9 @@ async fn try_all(
         let why = "it offers no tools; filters are tried with `toolhold filter`";
         report.checks.push(CheckResult::not_tried("calls", why));
     }
-    let subject = Subject {
-        host,
-        world,
-        seed: options.seed,
-        time: options.time,
-        reaches_others: info.manifest.asks_for(Capability::Http).is_some()
-            || info.manifest.asks_for(Capability::Process).is_some(),
-    };
+    let reaches_others = info.manifest.asks_for(Capability::Http).is_some()
+        || info.manifest.asks_for(Capability::Process).is_some();
+    let subject = Subject { host, world, seed: options.seed, time: options.time, reaches_others };
     for tool in tools {
         report.checks.push(definitions::check(tool).for_tool(&tool.name));
         let Tried { checks, calls } = subject.try_tool(tool).await;
@@ -125,39 +119,31 @@ fn not_loaded(error: &str) -> CheckResult {
     CheckResult::from_findings("loads", "no other check could run", vec![finding])
 }
 
-fn contract(info: &PluginInfo) -> CheckResult {
+fn check_contract(info: &PluginInfo) -> CheckResult {
     const NAME: &str = "contract";
-    let exports: Vec<String> = info
-        .exports
-        .iter()
-        .filter(|export| export.starts_with(CONTRACT))
-        .map(|export| short(export))
-        .collect();
+    let of_contract = info.exports.iter().filter(|export| export.starts_with(CONTRACT));
+    let exports: Vec<String> = of_contract.map(|export| short(export)).collect();
     if exports.is_empty() {
         return CheckResult::not_tried(NAME, "the component is not made for Toolhold");
     }
     CheckResult::from_findings(NAME, format!("it exports {}", exports.join(", ")), Vec::new())
 }
 
-fn manifest(info: &PluginInfo, notices: Result<Vec<String>, AuthoringError>) -> CheckResult {
+fn check_manifest(info: &PluginInfo, notices: Result<Vec<String>, AuthoringError>) -> CheckResult {
     const NAME: &str = "manifest";
     if info.without_manifest {
         return CheckResult::not_tried(NAME, "it has none, and needs none");
     }
-    let found = notices.unwrap_or_else(|refused| vec![refused.to_string()]);
-    let findings = found.into_iter().map(|found| {
-        Finding::new(
-            "a manifest that asks for exactly the imports of the component",
-            found,
-            "correct the manifest: operators rely on it",
-        )
-    });
+    let faults = notices.unwrap_or_else(|error| vec![error.to_string()]);
+    let expected = "a manifest that asks for exactly the imports of the component";
+    let fix = "correct the manifest: operators rely on it";
+    let findings = faults.into_iter().map(|fault| Finding::new(expected, fault, fix));
     let about = "the requests match the imports";
     CheckResult::from_findings(NAME, about, findings.collect())
 }
 
-/// Compares the tools that a component offers without grants and with grants.
-fn asked_twice(
+/// Checks that a component offers the same tools without grants and with grants.
+fn check_same_definitions(
     first: &PluginInspection,
     info: &Arc<PluginInfo>,
     tools: &[Arc<Definition>],
@@ -169,19 +155,20 @@ fn asked_twice(
     };
     let Difference { tools_added, tools_removed, tools_changed, .. } =
         Difference::between(first, &second);
-    let come = tools_added.into_iter().map(|tool| format!("{tool} appeared"));
-    let gone = tools_removed.into_iter().map(|tool| format!("{tool} disappeared"));
-    let changed = tools_changed.into_iter().map(|changed| {
-        format!(
+    let mut differences: Vec<String> = Vec::new();
+    differences.extend(tools_added.into_iter().map(|tool| format!("{tool} appeared")));
+    differences.extend(tools_removed.into_iter().map(|tool| format!("{tool} disappeared")));
+    for changed in tools_changed {
+        let change = changed.change;
+        differences.push(format!(
             "{} of {}: {} became {}",
-            changed.what, changed.tool, changed.change.old, changed.change.new
-        )
-    });
+            changed.what, changed.tool, change.old, change.new
+        ));
+    }
     let fix = "list the same tools whenever the host asks: clients keep the first list";
-    let findings = come
-        .chain(gone)
-        .chain(changed)
-        .map(|found| Finding::new("the same definitions", found, fix));
+    let findings = differences
+        .into_iter()
+        .map(|difference| Finding::new("the same definitions", difference, fix));
     let about = format!("{} offered twice", counted(tools.len() as u64, "tool"));
     CheckResult::from_findings("same definitions", about, findings.collect())
 }
@@ -240,7 +227,7 @@ mod tests {
             (inspection(&["a", "b", "c"], "Does."), Some("c appeared")),
         ];
         for (second, expected) in cases {
-            let check = asked_twice(&first, &second.info, &second.tools);
+            let check = check_same_definitions(&first, &second.info, &second.tools);
             let found = check.findings.first().map(|finding| finding.found.as_str());
             assert_eq!(found, expected);
         }

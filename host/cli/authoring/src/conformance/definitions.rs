@@ -19,45 +19,48 @@ pub(crate) fn check(tool: &Definition) -> CheckResult {
         ));
     }
     let arguments = tool.input_schema.get("properties").and_then(Value::as_object);
-    // The text of a component that knows nothing of Toolhold is that of its WIT.
-    let undescribed: Vec<String> = arguments
-        .into_iter()
-        .flatten()
-        .filter(|(_, schema)| !tool.foreign && !is_described(schema))
-        .map(|(name, _)| short(name))
-        .collect();
-    if !undescribed.is_empty() {
+    let mut undescribed = Vec::new();
+    for (name, schema) in arguments.into_iter().flatten() {
+        if !is_described(schema) {
+            undescribed.push(short(name));
+        }
+    }
+    // A component that knows nothing of Toolhold has only the text of its WIT.
+    if !undescribed.is_empty() && !tool.foreign {
         findings.push(Finding::new(
             "a description of each argument",
             format!("none of {}", undescribed.join(", ")),
             "describe each in the schema: in Rust by a comment above the field",
         ));
     }
-    for (what, schema) in
-        [("input schema", Some(&tool.input_schema)), ("output schema", tool.output_schema.as_ref())]
-    {
-        let Some(schema) = schema else { continue };
-        if let Err(error) = compile_schema(schema) {
-            findings.push(Finding::new(
-                format!("a valid JSON Schema (2020-12) as {what}"),
-                error.to_string(),
-                "correct the schema: without it, nobody can call the tool",
-            ));
-            continue;
-        }
-        if schema.get("type").and_then(Value::as_str) != Some("object") {
-            findings.push(Finding::new(
-                format!("`\"type\": \"object\"` at the top of the {what}"),
-                short(&schema.get("type").map_or("no type".to_owned(), Value::to_string)),
-                "MCP clients accept no other type: put the value into a field of an object",
-            ));
-        }
-        samples(schema, schema, what, &mut findings);
+    check_schema(&tool.input_schema, "input schema", &mut findings);
+    if let Some(schema) = &tool.output_schema {
+        check_schema(schema, "output schema", &mut findings);
     }
     CheckResult::from_findings(NAME, "name, descriptions, schemas, examples and defaults", findings)
 }
 
-/// Whether a schema has a description, or one of the forms that it takes.
+/// Checks a schema of a tool. `what`: its name in findings.
+fn check_schema(schema: &Value, what: &str, findings: &mut Vec<Finding>) {
+    if let Err(error) = compile_schema(schema) {
+        findings.push(Finding::new(
+            format!("a valid JSON Schema (2020-12) as {what}"),
+            error.to_string(),
+            "correct the schema: without it, nobody can call the tool",
+        ));
+        return;
+    }
+    if schema.get("type").and_then(Value::as_str) != Some("object") {
+        findings.push(Finding::new(
+            format!("`\"type\": \"object\"` at the top of the {what}"),
+            short(&schema.get("type").map_or("no type".to_owned(), Value::to_string)),
+            "MCP clients accept no other type: put the value into a field of an object",
+        ));
+    }
+    check_samples(schema, schema, what, findings);
+}
+
+/// Checks whether a schema has a description, or one of the forms that it takes.
 fn is_described(schema: &Value) -> bool {
     let text = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     let forms = ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| schema.get(key)?.as_array());
@@ -65,15 +68,15 @@ fn is_described(schema: &Value) -> bool {
 }
 
 /// Checks the examples and defaults of a schema, and of its properties at any level.
-fn samples(root: &Value, schema: &Value, what: &str, findings: &mut Vec<Finding>) {
+fn check_samples(root: &Value, schema: &Value, what: &str, findings: &mut Vec<Finding>) {
     let examples = schema.get("examples").and_then(Value::as_array).into_iter().flatten();
     // A default of null means no default.
     let default = schema.get("default").filter(|default| !default.is_null());
-    let given: Vec<&Value> = examples.chain(default).collect();
-    if !given.is_empty()
+    let samples: Vec<&Value> = examples.chain(default).collect();
+    if !samples.is_empty()
         && let Ok(validator) = compile_schema(&with_definitions(root, schema))
     {
-        for value in given {
+        for value in samples {
             let Some(error) = validator.iter_errors(value).next() else { continue };
             findings.push(Finding::new(
                 format!("examples and defaults that fit the {what}"),
@@ -84,14 +87,14 @@ fn samples(root: &Value, schema: &Value, what: &str, findings: &mut Vec<Finding>
     }
     let properties = schema.get("properties").and_then(Value::as_object);
     for property in properties.into_iter().flat_map(Map::values) {
-        samples(root, property, what, findings);
+        check_samples(root, property, what, findings);
     }
     if let Some(items) = schema.get("items") {
-        samples(root, items, what, findings);
+        check_samples(root, items, what, findings);
     }
 }
 
-/// A part of a schema, with the definitions that it may refer to.
+/// Returns a part of a schema, with the definitions that it may refer to.
 fn with_definitions(root: &Value, part: &Value) -> Value {
     let mut part = part.clone();
     if let Value::Object(fields) = &mut part {

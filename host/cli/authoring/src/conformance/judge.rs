@@ -47,7 +47,7 @@ impl Rule {
     }
 }
 
-/// Judges a tool's answers.
+/// The rules by which a tool's answers are judged.
 pub(crate) struct Judge {
     /// The schema of structured answers.
     pub(crate) output: Option<Validator>,
@@ -57,30 +57,35 @@ pub(crate) struct Judge {
     pub(crate) time: Duration,
 }
 
-/// Whether the host ran the tool, and not only looked at the call.
+/// Checks whether the host ran the tool, and not only looked at the call.
 pub(crate) fn reached(answer: &Answer) -> bool {
     answer.steps.iter().any(|step| step.name == "run")
 }
 
-/// The refusal of a path in a call.
+/// Returns the denial of a path in a call, if a path was denied.
 pub(crate) fn file_denial(answer: &Answer) -> Option<Denial> {
     let reported = answer.report.entries().denial.clone();
-    reported
-        .or_else(|| answer.outcome.as_ref().err()?.denial.clone())
-        .filter(|denial| ["files", "search"].contains(&denial.capability.as_str()))
+    let denial = reported.or_else(|| answer.outcome.as_ref().err()?.denial.clone())?;
+    let is_of_path = matches!(denial.capability.as_str(), "files" | "search");
+    if is_of_path { Some(denial) } else { None }
 }
 
-/// A stable word for an outcome.
-pub(crate) fn word(answer: &Answer) -> String {
+/// Describes an outcome in a stable way: the same outcome has the same words.
+pub(crate) fn describe_outcome(answer: &Answer) -> String {
     match &answer.outcome {
         Ok(_) => "an answer".to_owned(),
-        Err(failure) => described(failure),
+        Err(failure) => describe_failure(failure),
     }
 }
 
-fn described(failure: &Failure) -> String {
+fn describe_failure(failure: &Failure) -> String {
     let code = failure.code.as_deref().map(|code| format!("/{}", short(code))).unwrap_or_default();
     format!("{}{code}: {}", failure.category.as_str(), failure.message)
+}
+
+/// Describes the arguments of a case, for a finding.
+pub(crate) fn describe_arguments(case: &Case) -> String {
+    format!("{} ({})", short(&case.arguments.to_string()), short(&case.what))
 }
 
 impl Judge {
@@ -93,21 +98,25 @@ impl Judge {
         answer: &Answer,
         took: Duration,
     ) -> Option<(Rule, Finding)> {
-        let (rule, mut finding) = self.broken(ordinary, answer, took)?;
-        finding.arguments =
-            Some(format!("{} ({})", short(&case.arguments.to_string()), short(&case.what)));
+        let (rule, mut finding) = self.find_broken_rule(ordinary, answer, took)?;
+        finding.arguments = Some(describe_arguments(case));
         Some((rule, finding))
     }
 
-    fn broken(&self, ordinary: bool, answer: &Answer, took: Duration) -> Option<(Rule, Finding)> {
-        let shown = match &answer.outcome {
+    fn find_broken_rule(
+        &self,
+        ordinary: bool,
+        answer: &Answer,
+        took: Duration,
+    ) -> Option<(Rule, Finding)> {
+        let text = match &answer.outcome {
             Ok(output) => all_text(&output.content, output.structured.as_ref()),
             Err(failure) => {
                 let content = all_text(&failure.content, failure.structured.as_ref());
                 format!("{}\n{content}", failure.message)
             }
         };
-        if shown.contains(SECRET) {
+        if text.contains(SECRET) {
             let found = "the answer has the text of a file outside of the granted directory";
             let fix = "report it: the host let the tool out of its sandbox";
             return Some((Rule::Directory, Finding::new("only what is granted", found, fix)));
@@ -126,12 +135,12 @@ impl Judge {
             return Some((Rule::Size, Finding::new(expected, format!("{printed} bytes"), fix)));
         }
         match &answer.outcome {
-            Ok(output) => self.broken_output(output),
-            Err(failure) => self.broken_failure(failure, took),
+            Ok(output) => self.judge_output(output),
+            Err(failure) => self.judge_failure(failure, took),
         }
     }
 
-    fn broken_output(&self, output: &Output) -> Option<(Rule, Finding)> {
+    fn judge_output(&self, output: &Output) -> Option<(Rule, Finding)> {
         let validator = self.output.as_ref()?;
         let expected = "a structured answer that fits the tool's own output schema";
         let fix = "make both from one type, or correct the schema";
@@ -144,8 +153,8 @@ impl Judge {
         Some((Rule::OutputSchema, Finding::new(expected, found, fix)))
     }
 
-    fn broken_failure(&self, failure: &Failure, took: Duration) -> Option<(Rule, Finding)> {
-        let found = described(failure);
+    fn judge_failure(&self, failure: &Failure, took: Duration) -> Option<(Rule, Finding)> {
+        let found = describe_failure(failure);
         let answers = "an answer, or a failure with a category and a message";
         let ends = format!("an end within {} s", self.time.as_secs());
         let code = failure.code.as_deref();
@@ -199,7 +208,7 @@ impl Judge {
     }
 }
 
-/// All text of an answer.
+/// Returns all text of an answer.
 fn all_text(content: &[Content], structured: Option<&Value>) -> String {
     let texts = content.iter().filter_map(Content::as_text);
     let structured = structured.map(Value::to_string);

@@ -71,7 +71,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding without arguments.
+    /// Makes a finding without arguments.
     pub(crate) fn new(
         expected: impl Into<String>,
         found: impl AsRef<str>,
@@ -82,15 +82,15 @@ impl Finding {
     }
 }
 
-/// A text of the component on one line, bounded, without characters that steer a terminal.
+/// Returns a text of the component on one line, bounded, without characters that steer a terminal.
 pub(crate) fn short(text: &str) -> String {
-    let kept = cut(text, MAX_TEXT);
-    let more = if kept.len() < text.len() { "…" } else { "" };
-    neutral_line(kept) + more
+    let start = cut(text, MAX_TEXT);
+    let ellipsis = if start.len() < text.len() { "…" } else { "" };
+    neutral_line(start) + ellipsis
 }
 
 impl CheckResult {
-    /// A check with its findings: none means that it passed.
+    /// Makes the result of a check from its findings. Without findings, the check passed.
     pub(crate) fn from_findings(
         name: &'static str,
         about: impl Into<String>,
@@ -105,25 +105,26 @@ impl CheckResult {
         Self { name, tool: None, status, about, findings }
     }
 
-    /// A check that could not be tried.
-    pub(crate) fn not_tried(name: &'static str, why: impl Into<String>) -> Self {
+    /// Makes the result of a check that could not be tried, with the reason.
+    pub(crate) fn not_tried(name: &'static str, reason: impl Into<String>) -> Self {
         let status = Status::NotTried;
-        Self { name, tool: None, status, about: why.into(), findings: Vec::new() }
+        Self { name, tool: None, status, about: reason.into(), findings: Vec::new() }
     }
 
-    /// The check for one tool.
-    pub(crate) fn for_tool(self, tool: &str) -> Self {
-        Self { tool: Some(short(tool)), ..self }
+    /// Returns the same result, for one tool.
+    pub(crate) fn for_tool(mut self, tool: &str) -> Self {
+        self.tool = Some(short(tool));
+        self
     }
 }
 
 impl Report {
-    /// The number of checks with a result.
+    /// Returns the number of checks with a status.
     pub fn count(&self, status: Status) -> usize {
         self.checks.iter().filter(|check| check.status == status).count()
     }
 
-    /// The report as a JSON object, with `ok`: whether no check failed.
+    /// Returns the report as a JSON object, with `ok`: whether no check failed.
     pub fn to_json(&self) -> Value {
         let mut report = json!({ "ok": self.is_passed() });
         if let (Value::Object(fields), Ok(Value::Object(own))) =
@@ -134,7 +135,7 @@ impl Report {
         report
     }
 
-    /// Whether no check failed.
+    /// Checks whether no check failed.
     pub fn is_passed(&self) -> bool {
         self.count(Status::Failed) == 0
     }

@@ -43,7 +43,7 @@ const MAX_VALUES: u32 = 5_000;
 /// from them, and all of them are in memory.
 const MAX_BYTES: u64 = 128 * 1024;
 
-/// Makes values from one document.
+/// A maker of values that fit one schema document.
 pub(crate) struct Maker<'s> {
     root: &'s Value,
     /// Whether optional properties are given too.
@@ -55,29 +55,30 @@ pub(crate) struct Maker<'s> {
 }
 
 impl<'s> Maker<'s> {
-    /// `all`: whether optional properties are given too.
+    /// Prepares to make values. `all`: whether optional properties are given too.
     pub(crate) fn new(root: &'s Value, all: bool) -> Self {
         Self { root, all, left: Cell::new(MAX_VALUES), bytes: Cell::new(MAX_BYTES) }
     }
 
-    /// A value that fits the document, as far as this module knows.
+    /// Makes a value that fits the document, as far as this module knows.
     pub(crate) fn value(&self) -> Value {
         self.make(self.root, 0)
     }
 
-    /// The schema that a reference points to, with the keys next to `anyOf` and the like.
+    /// Returns the schema that a reference points to, with the keys next to `anyOf` and the like.
     pub(crate) fn follow(&self, schema: &'s Value) -> &'s Value {
         let mut schema = schema;
         for _ in 0..MAX_DEPTH {
-            let target = schema
-                .get("$ref")
-                .and_then(Value::as_str)
-                .and_then(|reference| reference.strip_prefix('#'))
-                .and_then(|pointer| self.root.pointer(pointer));
-            let Some(target) = target else { break };
+            let Some(target) = self.referenced(schema) else { break };
             schema = target;
         }
         schema
+    }
+
+    /// Returns the schema that a reference in a schema points to.
+    fn referenced(&self, schema: &Value) -> Option<&'s Value> {
+        let reference = schema.get("$ref")?.as_str()?;
+        self.root.pointer(reference.strip_prefix('#')?)
     }
 
     fn make(&self, schema: &'s Value, depth: usize) -> Value {
@@ -87,50 +88,51 @@ impl<'s> Maker<'s> {
             return Value::Null;
         }
         self.left.set(left - 1);
-        if let Some(given) = schema.get("const") {
+        if let Some(given) = given_value(schema) {
             return given.clone();
         }
-        for key in ["examples", "enum"] {
-            if let Some(first) = schema.get(key).and_then(|given| given.get(0)) {
-                return first.clone();
-            }
+
+        let alternatives = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(key)?.as_array());
+        let mut choices = alternatives.into_iter().flatten();
+        let choice = choices.find(|choice| kind(self.follow(choice)) != "null");
+        let chosen = choice.map(|choice| self.make(choice, depth + 1));
+        let all_of = schema.get("allOf").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let is_simple = chosen.is_none() && all_of.is_empty();
+
+        // A schema of an object has fields of its own next to the fields of its parts.
+        let mut parts = Vec::new();
+        if is_simple || kind(schema) == "object" {
+            parts.push(self.make_of_kind(schema, depth));
         }
-        if let Some(given) = schema.get("default").filter(|given| !given.is_null()) {
-            return given.clone();
-        }
-        let choices = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(key)?.as_array());
-        let made = choices
-            .and_then(|choices| choices.iter().find(|choice| kind(self.follow(choice)) != "null"))
-            .map(|choice| self.make(choice, depth + 1));
-        let mut parts =
-            schema.get("allOf").and_then(Value::as_array).into_iter().flatten().peekable();
-        if made.is_none() && parts.peek().is_none() || is_object(schema) {
-            let own = self.of_kind(schema, depth);
-            let parts = parts.map(|part| self.make(part, depth + 1)).chain(made);
-            return parts.fold(own, join);
-        }
-        let parts: Vec<Value> = parts.map(|part| self.make(part, depth + 1)).chain(made).collect();
+        parts.extend(all_of.iter().map(|part| self.make(part, depth + 1)));
+        parts.extend(chosen);
         parts.into_iter().reduce(join).unwrap_or_default()
     }
 
-    fn of_kind(&self, schema: &'s Value, depth: usize) -> Value {
+    /// Makes a value of the schema's type.
+    fn make_of_kind(&self, schema: &'s Value, depth: usize) -> Value {
         match kind(schema) {
             "object" => self.object(schema, depth),
-            "array" => {
-                let least = number(schema, "minItems").unwrap_or(0).min(MAX_ITEMS);
-                let count = least.max(u64::from(self.all));
-                let items = (0..count).map(|index| match schema.get("items") {
-                    Some(items) => distinct(self.make(items, depth + 1), index),
-                    None => json!(index),
-                });
-                items.collect()
-            }
+            "array" => self.array(schema, depth),
             "integer" => json!(integer(schema)),
             "number" => json!(integer(schema) as f64),
             "boolean" => json!(false),
             "null" => Value::Null,
             _ => json!(self.text(schema)),
         }
+    }
+
+    fn array(&self, schema: &'s Value, depth: usize) -> Value {
+        let least = number(schema, "minItems").unwrap_or(0).min(MAX_ITEMS);
+        let count = least.max(u64::from(self.all));
+        let mut items = Vec::new();
+        for index in 0..count {
+            items.push(match schema.get("items") {
+                Some(item) => distinct(self.make(item, depth + 1), index),
+                None => json!(index),
+            });
+        }
+        Value::Array(items)
     }
 
     fn object(&self, schema: &'s Value, depth: usize) -> Value {
@@ -151,36 +153,54 @@ impl<'s> Maker<'s> {
     fn text(&self, schema: &Value) -> String {
         let least = number(schema, "minLength").unwrap_or(0).min(MAX_LENGTH).min(self.bytes.get());
         self.bytes.set(self.bytes.get() - least);
-        let is_free = ["pattern", "format"].iter().all(|key| schema.get(key).is_none());
-        let validator = if is_free { None } else { toolhold_core::compile_schema(schema).ok() };
-        let format = schema.get("format").and_then(Value::as_str);
-        let by_format = match format {
-            Some("date") => Some("2024-01-02"),
-            Some("time") => Some("12:00:00Z"),
-            Some("date-time") => Some("2024-01-02T12:00:00Z"),
-            Some("uri" | "url" | "uri-reference" | "iri") => Some("https://plugin-test.invalid/"),
-            Some("email") => Some("user@plugin-test.invalid"),
-            Some("ipv4") => Some("127.0.0.1"),
-            Some("ipv6") => Some("::1"),
-            Some("uuid") => Some("00000000-0000-4000-8000-000000000000"),
-            _ => None,
-        };
+
+        let by_format = schema.get("format").and_then(Value::as_str).and_then(text_of_format);
         let mut candidates = by_format.into_iter().chain(TEXTS).map(|text| padded(text, least));
-        match validator {
+        let is_free = schema.get("pattern").is_none() && schema.get("format").is_none();
+        let validator = if is_free { None } else { toolhold_core::compile_schema(schema).ok() };
+        let text = match validator {
             Some(validator) => candidates.find(|text| validator.is_valid(&json!(text))),
             None => candidates.next(),
-        }
-        .unwrap_or_else(|| padded("a", least))
+        };
+        text.unwrap_or_else(|| padded("a", least))
     }
 }
 
-/// The text, made as long as the least length.
+/// Returns the value that a schema gives itself, if it gives one.
+fn given_value(schema: &Value) -> Option<&Value> {
+    if let Some(value) = schema.get("const") {
+        return Some(value);
+    }
+    for key in ["examples", "enum"] {
+        if let Some(first) = schema.get(key).and_then(|values| values.get(0)) {
+            return Some(first);
+        }
+    }
+    let default = schema.get("default")?;
+    if default.is_null() { None } else { Some(default) }
+}
+
+fn text_of_format(format: &str) -> Option<&'static str> {
+    match format {
+        "date" => Some("2024-01-02"),
+        "time" => Some("12:00:00Z"),
+        "date-time" => Some("2024-01-02T12:00:00Z"),
+        "uri" | "url" | "uri-reference" | "iri" => Some("https://plugin-test.invalid/"),
+        "email" => Some("user@plugin-test.invalid"),
+        "ipv4" => Some("127.0.0.1"),
+        "ipv6" => Some("::1"),
+        "uuid" => Some("00000000-0000-4000-8000-000000000000"),
+        _ => None,
+    }
+}
+
+/// Returns the text, made as long as the least length.
 fn padded(text: &str, least: u64) -> String {
     let missing = (least as usize).saturating_sub(text.chars().count());
     format!("{text}{}", "a".repeat(missing))
 }
 
-/// The fields of two objects together; otherwise the second value.
+/// Joins the fields of two objects. Of other values, returns the second one unless it is null.
 fn join(one: Value, other: Value) -> Value {
     match (one, other) {
         (Value::Object(mut one), Value::Object(other)) => {
@@ -192,11 +212,7 @@ fn join(one: Value, other: Value) -> Value {
     }
 }
 
-fn is_object(schema: &Value) -> bool {
-    kind(schema) == "object"
-}
-
-/// The first type of a schema that isn't null. By default, the type of its keywords.
+/// Returns the first type of a schema that isn't null. By default, the type of its keywords.
 pub(crate) fn kind(schema: &Value) -> &str {
     match schema.get("type") {
         Some(Value::String(name)) => name,
@@ -219,15 +235,15 @@ fn number(schema: &Value, key: &str) -> Option<u64> {
     schema.get(key)?.as_u64()
 }
 
-/// The integer next to 1 within the limits of a schema.
+/// Returns the integer next to 1 within the limits of a schema.
 fn integer(schema: &Value) -> i64 {
     let above = limit(schema, "exclusiveMinimum").map(|limit| limit.saturating_add(1));
-    let least = limit(schema, "minimum").or(above);
+    let least = limit(schema, "minimum").or(above).unwrap_or(i64::MIN);
     let below = limit(schema, "exclusiveMaximum").map(|limit| limit.saturating_sub(1));
-    let most = limit(schema, "maximum").or(below);
-    let step = limit(schema, "multipleOf").filter(|step| *step > 0).unwrap_or(1);
-    let value = least.map_or(1, |least| least.max(1));
-    let value = most.map_or(value, |most| value.min(most));
+    let most = limit(schema, "maximum").or(below).unwrap_or(i64::MAX);
+    let value = least.max(1).min(most);
+    // The next multiple.
+    let step = limit(schema, "multipleOf").unwrap_or(1).max(1);
     value.saturating_add(step - 1).div_euclid(step).saturating_mul(step)
 }
 
@@ -235,7 +251,7 @@ fn limit(schema: &Value, key: &str) -> Option<i64> {
     schema.get(key).and_then(Value::as_f64).map(|limit| limit as i64)
 }
 
-/// Another value for each index, where that is easy: elements of an array may have to differ.
+/// Makes another value for each index, where that is easy: elements of an array may have to differ.
 fn distinct(value: Value, index: u64) -> Value {
     match value {
         Value::String(text) if index > 0 => json!(format!("{text}{index}")),
@@ -247,18 +263,19 @@ fn distinct(value: Value, index: u64) -> Value {
     }
 }
 
-/// Values in the place of a valid one, each with a description. Whether the schema takes one is up
-/// to its validator.
+/// Makes values in the place of a valid one, each with a description. The schema may accept or
+/// refuse them.
 pub(crate) fn hostile(value: &Value, schema: &Value, outside: &str) -> Vec<(&'static str, Value)> {
-    let mut made = match value {
+    let mut values = match value {
         Value::String(_) => texts(outside),
         Value::Number(_) => numbers(schema),
         Value::Bool(value) => vec![("the other boolean", json!(!value))],
         Value::Array(items) => {
             let first = items.first().cloned().unwrap_or_default();
+            let long = (0..MAX_ITEMS).map(|index| distinct(first.clone(), index)).collect();
             vec![
                 ("an empty list", json!([])),
-                ("a long list", (0..MAX_ITEMS).map(|at| distinct(first.clone(), at)).collect()),
+                ("a long list", long),
                 ("the same twice", json!([first, first])),
             ]
         }
@@ -272,13 +289,14 @@ pub(crate) fn hostile(value: &Value, schema: &Value, outside: &str) -> Vec<(&'st
         Value::Null => Vec::new(),
     };
     if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
-        made.extend(choices.iter().take(16).map(|choice| ("another choice", choice.clone())));
+        values.extend(choices.iter().take(16).map(|choice| ("another choice", choice.clone())));
     }
-    made.push(("deep nesting", deep()));
-    made
+    values.push(("deep nesting", deep()));
+    values
 }
 
-/// A value of a type that a schema for this one doesn't take, in a form that no host converts.
+/// Returns a value of a type that a schema for this one doesn't take, in a form that no host
+/// converts.
 pub(crate) fn of_another_type(value: &Value) -> Value {
     match value {
         Value::Object(_) => json!(["another", "type"]),
@@ -286,7 +304,7 @@ pub(crate) fn of_another_type(value: &Value) -> Value {
     }
 }
 
-/// Lists in lists.
+/// Makes lists in lists.
 pub(crate) fn deep() -> Value {
     (0..DEEP).fold(Value::Null, |inner, _| Value::Array(vec![inner]))
 }

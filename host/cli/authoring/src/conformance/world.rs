@@ -27,7 +27,7 @@ pub(crate) const NEW: &str = "made.txt";
 /// A file next to the granted directory, relative to the folder of both.
 pub(crate) const OUTSIDE: &str = "outside/secret.txt";
 
-/// Its text, which no tool can get.
+/// The text of that file, which no tool can get.
 pub(crate) const SECRET: &str = "kept-outside-5d1e0a7c";
 
 /// A missing program, since a component that starts programs loads only if some are granted.
@@ -46,6 +46,7 @@ const CEILING: &str = "TOOLHOLD_CEILING";
 /// The world. It is removed when it is dropped.
 pub(crate) struct World {
     root: TempDir,
+    /// The files outside of the granted directory, with their content, before any call.
     before: Vec<(PathBuf, Vec<u8>)>,
 }
 
@@ -61,11 +62,11 @@ impl World {
         fs::write(root.path().join(OUTSIDE), SECRET)?;
         let mut world = Self { root, before: Vec::new() };
         world.restore()?;
-        world.before = world.outside();
+        world.before = world.read_outside();
         Ok(world)
     }
 
-    /// The granted directory.
+    /// Returns the granted directory.
     pub(crate) fn work(&self) -> PathBuf {
         self.root.path().join("work")
     }
@@ -75,8 +76,7 @@ impl World {
     /// made one.
     pub(crate) fn restore(&self) -> io::Result<()> {
         let work = self.work();
-        let folder = self.work().join("folder");
-        if is_much(&work) {
+        if holds_too_much(&work) {
             for entry in fs::read_dir(&work)? {
                 let entry = entry?;
                 if entry.file_type()?.is_dir() {
@@ -86,29 +86,34 @@ impl World {
                 }
             }
         }
-        if !folder.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+
+        let folder = work.join("folder");
+        let is_folder = folder.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+        if !is_folder {
             let _ = fs::remove_file(&folder);
             fs::create_dir(&folder)?;
             File::create_new(folder.join("inner.txt"))?.write_all(b"inner\n")?;
         }
+
         let file = work.join(EXISTING);
         match file.symlink_metadata() {
-            Ok(found) if found.is_dir() => fs::remove_dir_all(&file)?,
+            Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(&file)?,
             Ok(_) => fs::remove_file(&file)?,
             Err(_) => {}
         }
         File::create_new(file)?.write_all(b"one two\nthree\n")
     }
 
-    /// The first difference outside of the granted directory.
+    /// Returns the path of the first difference outside of the granted directory.
     pub(crate) fn changed_outside(&self) -> Option<String> {
-        let now = self.outside();
+        let now = self.read_outside();
         let missing = self.before.iter().find(|file| !now.contains(file));
         let changed = missing.or_else(|| now.iter().find(|file| !self.before.contains(file)));
         changed.map(|(path, _)| path.display().to_string())
     }
 
-    fn outside(&self) -> Vec<(PathBuf, Vec<u8>)> {
+    /// Reads the files outside of the granted directory.
+    fn read_outside(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let mut paths = Vec::new();
         for folder in [self.root.path(), &self.root.path().join("outside")] {
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -117,17 +122,23 @@ impl World {
         paths.sort();
         // The host's own folder appears and changes.
         paths.retain(|path| !path.starts_with(self.root.path().join("toolhold")));
-        paths.into_iter().map(|path| (path.clone(), fs::read(&path).unwrap_or_default())).collect()
+
+        let mut files = Vec::new();
+        for path in paths {
+            let content = fs::read(&path).unwrap_or_default();
+            files.push((path, content));
+        }
+        files
     }
 
-    /// The folders of the host. They aren't the user's: the user's host would not ask a component
-    /// again that has served before.
+    /// Returns the folders of the host. They aren't the user's: the user's host would not ask a
+    /// component again that has served before.
     pub(crate) fn folders(&self) -> Folders {
         let own = Folders::inside(&self.root.path().join("toolhold"));
         Folders { home: Some(self.root.path().join("home")), ..own }
     }
 
-    /// A host with this configuration, which reaches nothing but the granted directory.
+    /// Prepares a host with this configuration, which reaches nothing but the granted directory.
     pub(crate) fn builder(&self, config: Config) -> HostBuilder {
         Host::builder()
             .config(config)
@@ -137,8 +148,8 @@ impl World {
             .front_end("toolhold plugin test")
     }
 
-    /// The configuration that grants the requests of a manifest, as far as this world has them. An
-    /// organisation's ceiling applies here too.
+    /// Returns the configuration that grants the requests of a manifest, as far as this world has
+    /// them. An organisation's ceiling applies here too.
     pub(crate) fn config(
         &self,
         manifest: Option<&Manifest>,
@@ -161,10 +172,10 @@ impl World {
             "providers.ollama.model=none".to_owned(),
         ];
         if let Some(manifest) = manifest {
-            let requests = manifest.capabilities.iter().filter_map(|asked| self.grant(asked));
+            let grants = manifest.capabilities.iter().filter_map(|request| self.grant(request));
             let own = manifest.config_schema.as_ref().and_then(own_settings);
-            let grants = requests.chain(own);
-            settings.extend(grants.map(|line| format!("plugins.{}.{line}", manifest.name)));
+            let lines = grants.chain(own);
+            settings.extend(lines.map(|line| format!("plugins.{}.{line}", manifest.name)));
         }
         let variables = std::env::vars_os().filter(|(name, _)| name == CEILING).collect();
         let ceiling = Some(PathBuf::from(SYSTEM_CEILING));
@@ -172,15 +183,13 @@ impl World {
         config::load(&self.folders(), &inputs).map_err(HostError::from)
     }
 
-    /// The setting that grants a request.
-    fn grant(&self, asked: &CapabilityRequest) -> Option<String> {
-        let access = match asked.access.as_deref() {
-            Some("read-write") => "read-write",
-            _ => "read",
-        };
-        let capability = Capability::named(&asked.name)?;
+    /// Returns the setting that grants a request, if it needs one.
+    fn grant(&self, request: &CapabilityRequest) -> Option<String> {
+        let capability = Capability::named(&request.name)?;
         Some(match capability {
             Capability::Files => {
+                let is_write = request.access.as_deref() == Some("read-write");
+                let access = if is_write { "read-write" } else { "read" };
                 let work = config::inline(&Value::String(self.work().display().to_string()));
                 format!("allowed_paths=[{{ path = {work}, access = \"{access}\" }}]")
             }
@@ -193,20 +202,20 @@ impl World {
     }
 }
 
-/// Whether a folder holds more than a test should leave there.
-fn is_much(folder: &Path) -> bool {
+/// Checks whether a folder holds more than a test should leave there.
+fn holds_too_much(folder: &Path) -> bool {
     let mut bytes = 0;
     let mut entries = 0;
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
+    let mut pending = vec![folder.to_owned()];
+    while let Some(folder) = pending.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             entries += 1;
-            let Ok(found) = entry.metadata() else { continue };
-            if found.is_dir() {
-                folders.push(entry.path());
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_dir() {
+                pending.push(entry.path());
             }
             // The size on the disk: a file may have holes.
-            bytes += found.blocks() * 512;
+            bytes += metadata.blocks() * 512;
             if bytes > MAX_LEFT || entries > MAX_ENTRIES {
                 return true;
             }
@@ -215,14 +224,16 @@ fn is_much(folder: &Path) -> bool {
     false
 }
 
-/// The least settings that a plugin's own schema takes.
+/// Returns the least settings that a plugin's own schema takes.
 fn own_settings(schema: &Value) -> Option<String> {
     let settings = Maker::new(schema, false).value();
-    settings.as_object().filter(|table| !table.is_empty())?;
+    if settings.as_object()?.is_empty() {
+        return None;
+    }
     Some(format!("config={}", config::inline(&settings)))
 }
 
-/// Resolves no name, so that no outside server is asked.
+/// A resolver that knows no name, so that no outside server gets a request.
 #[derive(Debug)]
 struct NoNames;
 
@@ -235,7 +246,7 @@ impl Resolve for NoNames {
     }
 }
 
-/// Approves each call: calls reach nothing but the temporary world.
+/// An approver that approves each call: calls reach nothing but the temporary world.
 pub(crate) struct Anybody;
 
 impl Approver for Anybody {

@@ -11,7 +11,7 @@ mod sources;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -42,10 +42,10 @@ pub struct Dev {
     pub inputs: Inputs,
     /// The built-in plugins.
     pub builtins: &'static [Builtin],
-    /// The address where clients of MCP connect. `None`: they can't connect.
+    /// The address where clients of MCP connect, if they can connect.
     pub http: Option<ListenAddress>,
-    /// The call that is made after each build: the tool, and the words of its arguments. Empty:
-    /// none.
+    /// The call that is made after each build: the tool, and the words of its arguments. If it is
+    /// empty, no call is made.
     pub call: Vec<String>,
     /// Reads the arguments of that call.
     pub read: ReadArguments,
@@ -106,7 +106,7 @@ pub async fn run(dev: Dev, end: CancellationToken) -> Result<(), HostError> {
     let folder = dev.folder.canonicalize().map_err(HostError::io(format!("opening {shown}")))?;
     let screen = Screen::open(dev.json)?;
     let mut changes = watch(&folder, &dev)?;
-    // Before anything is built, so that an error shows at once.
+    // The address is opened before anything is built, so that an error shows at once.
     let http = match dev.http.clone() {
         Some(place) => Some(listen(place, &dev).await?),
         None => None,
@@ -153,9 +153,9 @@ pub async fn run(dev: Dev, end: CancellationToken) -> Result<(), HostError> {
 async fn listen(place: ListenAddress, dev: &Dev) -> Result<Http, HostError> {
     let folders = dev.folders.clone();
     let inputs = dev.inputs.clone();
-    let loaded = tokio::task::spawn_blocking(move || config::load(&folders, &inputs))
-        .await
-        .map_err(|error| HostError::io("loading the configuration")(error.into()))??;
+    let load = tokio::task::spawn_blocking(move || config::load(&folders, &inputs));
+    let loaded =
+        load.await.map_err(|error| HostError::io("loading the configuration")(error.into()))??;
     let door = toolhold_core::door(&loaded, &dev.folders, "toolhold plugin dev");
     let http = Http::bind(place, loaded.values.serve, &dev.folders, true, &door).await;
     http.map_err(|error| HostError::Config(format!("serving: {error}")))
@@ -209,17 +209,15 @@ struct Running {
 }
 
 impl Running {
-    /// Whether a build would run other code with the author's rights than at the first one. Nobody
-    /// reviews a change before the build, and an agent may have made it.
+    /// Checks whether a build would run other code with the author's rights than at the first one.
+    /// Nobody reviews a change before the build, and an agent may have made it.
     fn is_held(&mut self) -> Result<bool, HostError> {
-        let now = sources::native(&self.folder)?;
+        let now = sources::native_stamps(&self.folder)?;
         let first = self.native.get_or_insert_with(|| now.clone());
-        let changed = now
-            .iter()
-            .find(|(path, stamp)| first.get(*path) != Some(*stamp))
-            .map(|(path, _)| path)
-            .or_else(|| first.keys().find(|path| !now.contains_key(*path)));
-        let Some(changed) = changed else { return Ok(false) };
+        let mut paths = now.keys().chain(first.keys());
+        let Some(changed) = paths.find(|path| now.get(*path) != first.get(*path)) else {
+            return Ok(false);
+        };
         let shown = changed.strip_prefix(&self.folder).unwrap_or(changed).display().to_string();
         let reason = format!(
             "{} has changed. This file decides which code a build runs with your rights: check it, \
@@ -236,15 +234,16 @@ impl Running {
         let inputs = self.dev.inputs.clone();
         let loaded = tokio::task::spawn_blocking(move || config::load(&folders, &inputs)).await;
         let Ok(Ok(loaded)) = loaded else { return };
-        let Some(there) = loaded.values.plugins.get(name) else { return };
-        let path = Path::new(&there.path);
-        if there.path.is_empty() || path.canonicalize().is_ok_and(|path| path == built.file) {
+        let Some(configured) = loaded.values.plugins.get(name) else { return };
+        let path = Path::new(&configured.path).canonicalize();
+        let is_this_plugin = path.is_ok_and(|path| path == built.file);
+        if configured.path.is_empty() || is_this_plugin {
             return;
         }
         let text = format!(
             "note: your configuration has [plugins.{name}] for {}. The plugin in this folder has \
              the same name, and so gets the same grants",
-            neutral_line(&there.path)
+            neutral_line(&configured.path)
         );
         self.screen.show(json!({ "event": "note", "text": text }));
     }
@@ -263,37 +262,44 @@ impl Running {
     async fn build(&self, changes: &mut Receiver<Change>, end: &CancellationToken) -> Step {
         let console = Arc::new(Console::keeping());
         let folder = self.folder.clone();
-        let own = Arc::clone(&console);
+        let build_console = Arc::clone(&console);
         let started = Instant::now();
-        let mut build = tokio::task::spawn_blocking(move || build_on(&folder, &own));
-        let built = tokio::select! {
-            built = &mut build => built,
+        let mut build = tokio::task::spawn_blocking(move || build_on(&folder, &build_console));
+        let result = tokio::select! {
+            result = &mut build => result,
             change = self.wait(changes, end) => {
                 console.stop();
                 let _ = build.await;
                 return if change.is_some() { Step::Again } else { Step::End };
             }
         };
-        let error = match built {
+
+        let error = match result {
             Ok(Ok(built)) => {
-                self.screen.show(json!({
-                    "event": "built",
-                    "file": neutral_line(&built.file.display().to_string()),
-                    "ms": started.elapsed().as_secs_f64() * 1000.0,
-                    "notices": built.notices.iter().map(|notice| neutral(notice).into_owned()).collect::<Vec<_>>(),
-                }));
+                self.show_built(&built, started.elapsed());
                 return Step::Done(built);
             }
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
         };
-        self.screen.build_failed(&error, &console.text(), self.serving.is_some());
+        self.screen.show_failed_build(&error, &console.text(), self.serving.is_some());
         Step::Failed
     }
 
-    /// Lets the new component serve. If it doesn't load, the component before goes on.
+    fn show_built(&self, built: &Built, time: Duration) {
+        let notices: Vec<String> =
+            built.notices.iter().map(|notice| neutral(notice).into_owned()).collect();
+        self.screen.show(json!({
+            "event": "built",
+            "file": neutral_line(&built.file.display().to_string()),
+            "ms": time.as_secs_f64() * 1000.0,
+            "notices": notices,
+        }));
+    }
+
+    /// Lets the new component serve. If it doesn't load, the component before stays in use.
     async fn serve(&mut self, built: &Built, end: &CancellationToken) -> Result<(), HostError> {
-        let (host, loaded, name) = match self.host(built).await {
+        let (host, loaded, name) = match self.build_host(built).await {
             Ok(host) => host,
             Err(error) => {
                 let reason = error.to_string();
@@ -301,40 +307,39 @@ impl Running {
                 return Ok(());
             }
         };
+
         let prefix = format!("{name}__");
-        let tools: Vec<String> = host
-            .tools()
-            .iter()
-            .map(|tool| &*tool.name)
-            .filter(|tool| tool.starts_with(&prefix))
-            .map(str::to_owned)
-            .collect();
+        let mut tools: Vec<String> = host.tools().iter().map(|tool| tool.name.clone()).collect();
+        tools.retain(|tool| tool.starts_with(&prefix));
         self.screen.show(json!({ "event": "serving", "plugin": name, "tools": tools }));
         let is_first = self.serving.is_none();
-        self.put(host, loaded, end).await?;
+        self.replace_host(host, loaded, end).await?;
         if is_first {
-            self.tell_how(built, &name, tools.first().map_or("TOOL", String::as_str));
+            self.show_usage(built, &name, tools.first().map_or("TOOL", String::as_str));
         }
         self.call(&prefix).await;
         Ok(())
     }
 
-    /// A host with the user's configuration, in which the component is the plugin of its name.
-    async fn host(&mut self, built: &Built) -> Result<(Host, Config, String), DevError> {
+    /// Builds a host with the user's configuration, in which the component is the plugin of its
+    /// name. Returns the host, its configuration, and the name.
+    async fn build_host(&mut self, built: &Built) -> Result<(Host, Config, String), DevError> {
         let stem = built.file.file_stem().and_then(|stem| stem.to_str());
         let name = stem.ok_or(DevError::NoName)?.to_owned();
-        if let Some(known) = self.name.as_ref().filter(|known| **known != name) {
-            return Err(DevError::OtherName { name, known: known.clone() });
+        match &self.name {
+            Some(known) if *known != name => {
+                return Err(DevError::OtherName { name, known: known.clone() });
+            }
+            Some(_) => {}
+            None => self.note_grants_of_another(built, &name).await,
         }
-        if self.name.is_none() {
-            self.note_grants_of_another(built, &name).await;
-        }
+
         let mut inputs = self.dev.inputs.clone();
         inputs.settings.extend(settings(&built.file, &name));
         let folders = self.dev.folders.clone();
-        let loaded = tokio::task::spawn_blocking(move || config::load(&folders, &inputs))
-            .await?
-            .map_err(HostError::from)?;
+        let load = tokio::task::spawn_blocking(move || config::load(&folders, &inputs));
+        let loaded = load.await?.map_err(HostError::from)?;
+
         let builder = match self.place {
             // Requests of the plugin never go to this address.
             Some(ListenAddress::Tcp(address)) => Host::builder().listens_on(address),
@@ -361,8 +366,10 @@ impl Running {
             .observer(Arc::new(self.screen.clone()) as Arc<dyn CallObserver>)
             .build()
             .await?;
-        let state = host.plugins().into_iter().find(|plugin| plugin.name == name);
-        if let Some(waiting) = state.ok_or_else(|| DevError::Off(name.clone()))?.waiting {
+
+        let plugin = host.plugins().into_iter().find(|plugin| plugin.name == name);
+        let Some(plugin) = plugin else { return Err(DevError::Off(name)) };
+        if let Some(waiting) = plugin.waiting {
             return Err(DevError::Held(waiting));
         }
         self.name = Some(name.clone());
@@ -370,7 +377,7 @@ impl Running {
     }
 
     /// Puts a host in the place of the one before.
-    async fn put(
+    async fn replace_host(
         &mut self,
         host: Host,
         loaded: Config,
@@ -402,10 +409,10 @@ impl Running {
         let approvals = &loaded.values.approvals;
         let server = Server::new(Arc::clone(host), self.dev.folders.clone(), approvals)
             .map_err(|error| HostError::Config(format!("serving: {error}")))?;
-        let token = http
-            .token_file()
-            .map(|file| format!("; the token is in {}", file.display()))
-            .unwrap_or_default();
+        let token = match http.token_file() {
+            Some(file) => format!("; the token is in {}", file.display()),
+            None => String::new(),
+        };
         let text = format!("MCP clients connect to {}{token}", http.url());
         self.screen.show(json!({ "event": "how", "text": neutral(&text), "url": http.url() }));
         let live = server.live();
@@ -416,17 +423,20 @@ impl Running {
         Ok((live, tokio::spawn(serve)))
     }
 
-    fn tell_how(&self, built: &Built, name: &str, tool: &str) {
-        let own = self.dev.inputs.settings.iter().cloned();
-        let flags = own
-            .chain(settings(&built.file, name))
-            .map(|setting| format!("--set {}", shell_word(&setting)));
-        let config = self.dev.inputs.file.iter().map(|file| {
-            let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
-            format!("--config {}", shell_word(&file.display().to_string()))
-        });
-        let all: Vec<String> = config.chain(flags).collect();
-        let flags = all.join(" ");
+    /// Shows how the author can call the plugin from another program.
+    fn show_usage(&self, built: &Built, name: &str, tool: &str) {
+        let mut flags = Vec::new();
+        if let Some(file) = &self.dev.inputs.file {
+            let absolute = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            flags.push(format!("--config {}", shell_word(&absolute.display().to_string())));
+        }
+        for setting in &self.dev.inputs.settings {
+            flags.push(format!("--set {}", shell_word(setting)));
+        }
+        for setting in settings(&built.file, name) {
+            flags.push(format!("--set {}", shell_word(&setting)));
+        }
+        let flags = flags.join(" ");
         let text = format!(
             "to call it from another terminal:\n  toolhold {flags} call {tool} KEY=VALUE\n\
              as a server for an MCP client, with each new build:\n  toolhold {flags} serve\n\
@@ -435,23 +445,23 @@ impl Running {
         self.screen.show(json!({ "event": "how", "text": neutral(&text) }));
     }
 
-    /// Makes the call that the author wants after each build.
+    /// Makes the call for after each build, if there is one.
     async fn call(&self, prefix: &str) {
         let (Some((tool, words)), Some(serving)) = (self.dev.call.split_first(), &self.serving)
         else {
             return;
         };
-        let full = format!("{prefix}{tool}");
+        // The author may leave out the plugin's name.
+        let full_name = format!("{prefix}{tool}");
         let host = &serving.host;
-        let tool = if host.tool(&full).is_some() { &full } else { tool };
+        let tool = if host.tool(&full_name).is_some() { &full_name } else { tool };
         if host.tool(tool).is_none() {
-            let tools = host.similar_tools(&full);
-            let similar = if tools.is_empty() {
-                String::new()
-            } else {
-                format!(". Did you mean {}?", tools.join(" or "))
-            };
-            return self.show_not_made(&format!("no tool is named `{tool}`{similar}"));
+            let mut reason = format!("no tool is named `{tool}`");
+            let similar = host.similar_tools(&full_name);
+            if !similar.is_empty() {
+                reason += &format!(". Did you mean {}?", similar.join(" or "));
+            }
+            return self.show_not_made(&reason);
         }
         let arguments = match (self.dev.read)(words, tool, host) {
             Ok(arguments) => arguments,
@@ -472,7 +482,7 @@ impl Running {
     }
 }
 
-/// The settings that make the component the plugin of its name. They grant nothing.
+/// Returns the settings that make the component the plugin of its name. They grant nothing.
 fn settings(file: &Path, name: &str) -> [String; 2] {
     let path = Value::String(file.display().to_string());
     let path = config::inline(&path);

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use serde_json::{Value, json};
 use toolhold_core::text::{cut, neutral, neutral_line};
-use toolhold_core::{CallObserver, HostError, ObservedCall};
+use toolhold_core::{CallObserver, HostError, ObservedCall, Output};
 
 /// Events that wait for a slow terminal; further ones are counted.
 const WAITING: usize = 256;
@@ -17,7 +17,8 @@ const MAX_ARGUMENTS: usize = 1024;
 const MAX_ANSWER: usize = 4096;
 const MAX_BUILD: usize = 32 * 1024;
 
-/// Prints from a thread of its own: a stopped terminal must not delay a call.
+/// The terminal. Events are printed from a thread of its own, so that a stopped terminal doesn't
+/// delay a call.
 #[derive(Clone)]
 pub(crate) struct Screen {
     events: SyncSender<Value>,
@@ -42,8 +43,8 @@ impl Screen {
         }
     }
 
-    /// A failed build, with the compiler's own words.
-    pub(crate) fn build_failed(&self, error: &str, output: &str, serves: bool) {
+    /// Shows a failed build, with the compiler's own words.
+    pub(crate) fn show_failed_build(&self, error: &str, output: &str, serves: bool) {
         let output = shown(output.trim_end(), MAX_BUILD);
         let now = if serves { "the previous version stays in use" } else { "waiting for a change" };
         self.show(json!({ "event": "build_failed", "error": neutral(error), "output": output, "now": now }));
@@ -54,13 +55,7 @@ impl CallObserver for Screen {
     fn called(&self, call: &ObservedCall<'_>) {
         let ObservedCall { arguments, answer, took, .. } = call;
         let (status, text) = match &answer.outcome {
-            Ok(output) => (
-                "ok".to_owned(),
-                match (&output.structured, output.joined_text()) {
-                    (Some(value), text) if text.is_empty() => value.to_string(),
-                    (_, text) => text,
-                },
-            ),
+            Ok(output) => ("ok".to_owned(), output_text(output)),
             Err(failure) => {
                 let code = failure.code.as_deref().map(|code| format!("/{code}"));
                 let category = failure.category.as_str().to_owned() + &code.unwrap_or_default();
@@ -68,8 +63,12 @@ impl CallObserver for Screen {
             }
         };
         let report = answer.report.entries();
-        let refused =
-            report.denial.as_ref().or_else(|| answer.outcome.as_ref().err()?.denial.as_ref());
+        let mut denial = report.denial.as_ref();
+        if denial.is_none()
+            && let Err(failure) = &answer.outcome
+        {
+            denial = failure.denial.as_ref();
+        }
         self.show(json!({
             "event": "call",
             "tool": answer.tool,
@@ -77,30 +76,39 @@ impl CallObserver for Screen {
             "status": neutral_line(&status),
             "answer": shown(text.trim_end(), MAX_ANSWER),
             "ms": took.as_secs_f64() * 1000.0,
-            "denials": report.denials.max(u64::from(refused.is_some())),
-            "denial": refused.map(|denial| neutral(&denial.to_string()).into_owned()),
+            "denials": report.denials.max(u64::from(denial.is_some())),
+            "denial": denial.map(|denial| neutral(&denial.to_string()).into_owned()),
         }));
     }
 }
 
-/// A text that steers no terminal, cut.
-fn shown(text: &str, most: usize) -> String {
-    let kept = cut(text, most);
-    let more = if kept.len() < text.len() {
-        format!("\n… {} more bytes", text.len() - kept.len())
-    } else {
-        String::new()
-    };
-    neutral(kept).into_owned() + &more
+/// Returns the text of an answer, or its structured value if it has no text.
+fn output_text(output: &Output) -> String {
+    let text = output.joined_text();
+    match &output.structured {
+        Some(value) if text.is_empty() => value.to_string(),
+        _ => text,
+    }
 }
 
-/// Prints events until none can come any more. `lost`: the number of events that were left out.
-fn print_all(waiting: Receiver<Value>, lost: &AtomicU64, json: bool) {
-    for event in waiting {
+/// Cuts a text, and removes characters that steer a terminal.
+fn shown(text: &str, most: usize) -> String {
+    let start = cut(text, most);
+    let mut shown = neutral(start).into_owned();
+    let left_out = text.len() - start.len();
+    if left_out > 0 {
+        shown += &format!("\n… {left_out} more bytes");
+    }
+    shown
+}
+
+/// Prints events until no more can come. `lost`: the number of events that were left out.
+fn print_all(events: Receiver<Value>, lost: &AtomicU64, json: bool) {
+    for event in events {
         let mut out = std::io::stdout().lock();
-        let lost = lost.swap(0, Ordering::Relaxed);
-        if lost > 0 {
-            let _ = print(&mut out, &json!({ "event": "left_out", "events": lost }), json);
+        let left_out = lost.swap(0, Ordering::Relaxed);
+        if left_out > 0 {
+            let _ = print(&mut out, &json!({ "event": "left_out", "events": left_out }), json);
         }
         // If the terminal is gone, the author has gone too, and Ctrl-C comes.
         let _ = print(&mut out, &event, json);

@@ -27,11 +27,11 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Starts to watch.
+    /// Starts to watch the sources below a folder.
     pub(crate) fn watch(root: &Path) -> Result<Self, HostError> {
         let watch = FolderWatch::new().map_err(HostError::io("watching the sources"))?;
         let mut sources = Self { root: root.to_owned(), watch, stamps: BTreeMap::new() };
-        sources.stamps = sources.look()?;
+        sources.stamps = sources.read_stamps()?;
         Ok(sources)
     }
 
@@ -39,52 +39,54 @@ impl Sources {
     pub(crate) fn wait(&mut self) -> Result<(), HostError> {
         loop {
             self.watch.wait(&[]).map_err(HostError::io("watching the sources"))?;
-            let now = self.look()?;
-            if now != self.stamps {
-                self.stamps = now;
+            let stamps = self.read_stamps()?;
+            if stamps != self.stamps {
+                self.stamps = stamps;
                 return Ok(());
             }
         }
     }
 
-    /// The stamps of all sources. Watches the folders first, so that no change is missed.
-    fn look(&self) -> Result<BTreeMap<PathBuf, FileStamp>, HostError> {
+    /// Reads the stamps of all sources. Watches the folders first, so that no change is missed.
+    fn read_stamps(&self) -> Result<BTreeMap<PathBuf, FileStamp>, HostError> {
         walk(&self.root, |folder| self.watch_folder(folder), is_source)
     }
 
     /// Watches a folder. Only the root has to be watchable.
     fn watch_folder(&self, folder: &Path) -> Result<(), HostError> {
-        let watched = self.watch.watch(folder);
-        if folder != self.root {
-            return Ok(());
+        match self.watch.watch(folder) {
+            Err(error) if folder == self.root => {
+                Err(HostError::io(format!("watching {}", folder.display()))(error))
+            }
+            _ => Ok(()),
         }
-        watched.map_err(HostError::io(format!("watching {}", folder.display())))
     }
 }
 
-/// The stamps of the files below a folder whose names are taken, without built or fetched files.
-/// `enter` is called with each folder before it is listed.
+/// Reads the stamps of the files below a folder whose names `includes` accepts, without built or
+/// fetched files. `enter` is called with each folder before it is listed.
 fn walk(
     root: &Path,
     enter: impl Fn(&Path) -> Result<(), HostError>,
-    takes: impl Fn(&str) -> bool,
+    includes: impl Fn(&str) -> bool,
 ) -> Result<BTreeMap<PathBuf, FileStamp>, HostError> {
     let mut stamps = BTreeMap::new();
-    let mut folders = vec![(root.to_owned(), 0)];
-    let mut seen = 0;
-    while let Some((folder, depth)) = folders.pop() {
-        seen += 1;
+    let mut pending = vec![(root.to_owned(), 0)];
+    let mut entered = 0;
+    while let Some((folder, depth)) = pending.pop() {
+        entered += 1;
         enter(&folder)?;
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let file_name = entry.file_name();
             let name = file_name.to_string_lossy();
             let Ok(kind) = entry.file_type() else { continue };
             if kind.is_dir() {
-                let is_source = !name.starts_with('.') && !MADE.contains(&&*name);
-                if is_source && depth < MAX_DEPTH && seen + folders.len() < MAX_FOLDERS {
-                    folders.push((entry.path(), depth + 1));
+                let has_sources = !name.starts_with('.') && !MADE.contains(&&*name);
+                let has_room = depth < MAX_DEPTH && entered + pending.len() < MAX_FOLDERS;
+                if has_sources && has_room {
+                    pending.push((entry.path(), depth + 1));
                 }
-            } else if takes(&name)
+            } else if includes(&name)
                 && stamps.len() < MAX_FILES
                 && let Some(stamp) = FileStamp::at(&entry.path())
             {
@@ -101,19 +103,23 @@ const NATIVE: [&str; 4] = ["build.rs", "Cargo.toml", "rust-toolchain", "rust-too
 /// Folders of a project whose programs and settings a build uses.
 const NATIVE_FOLDERS: [&str; 3] = [".cargo", ".venv/bin", "node_modules/.bin"];
 
-/// The stamps of the files below a folder that decide which code a build runs with the author's
-/// rights, as far as names tell.
-pub(crate) fn native(root: &Path) -> Result<BTreeMap<PathBuf, FileStamp>, HostError> {
+/// Reads the stamps of the files below a folder that decide which code a build runs with the
+/// author's rights, as far as names tell.
+pub(crate) fn native_stamps(root: &Path) -> Result<BTreeMap<PathBuf, FileStamp>, HostError> {
     let mut stamps = walk(root, |_| Ok(()), |name| NATIVE.contains(&name))?;
     for folder in NATIVE_FOLDERS {
         let entries = fs::read_dir(root.join(folder)).into_iter().flatten().flatten();
-        let files = entries.take(MAX_FILES).map(|entry| entry.path());
-        stamps.extend(files.filter_map(|path| FileStamp::at(&path).map(|stamp| (path, stamp))));
+        for entry in entries.take(MAX_FILES) {
+            if let Some(stamp) = FileStamp::at(&entry.path()) {
+                stamps.insert(entry.path(), stamp);
+            }
+        }
     }
     Ok(stamps)
 }
 
-/// Whether the author writes a file. Editors keep their own files hidden, or with a `~` at the end.
+/// Checks whether the author writes a file. Editors keep their own files hidden, or with a `~` at
+/// the end.
 fn is_source(name: &str) -> bool {
     let is_made = name.ends_with(".wasm") || name.ends_with(".wasm.new") || name.ends_with(".pyc");
     let is_of_editor = name.starts_with('.') || name.ends_with('~') || name.ends_with(".swp");
@@ -134,13 +140,13 @@ mod tests {
         };
         for name in ["src/lib.rs", "plugin.py", "target/build.rs"] {
             write(name);
-            assert!(native(folder.path()).unwrap().is_empty(), "{name}");
+            assert!(native_stamps(folder.path()).unwrap().is_empty(), "{name}");
         }
         let mut before = 0;
         for name in ["build.rs", "macros/Cargo.toml", ".cargo/config.toml", ".venv/bin/python"] {
             write(name);
             before += 1;
-            assert_eq!(native(folder.path()).unwrap().len(), before, "{name}");
+            assert_eq!(native_stamps(folder.path()).unwrap().len(), before, "{name}");
         }
     }
 
@@ -166,7 +172,7 @@ mod tests {
             "src/__pycache__/a.pyc",
         ] {
             write(made, "");
-            assert_eq!(sources.look().unwrap(), before, "{made}");
+            assert_eq!(sources.read_stamps().unwrap(), before, "{made}");
         }
         write("src/lib.rs", "changed");
         sources.wait().unwrap();
