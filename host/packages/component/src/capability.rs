@@ -1,6 +1,8 @@
 //! The capabilities of plugins, and the facts of each that are the same for every plugin: its
 //! imports, the keys that grant it, and its words.
 
+use crate::versions::split;
+
 macro_rules! capabilities {
     ($($(#[$doc:meta])* $capability:ident { $($fact:ident: $value:expr,)* })*) => {
         /// A capability that a plugin asks for in its manifest, in the order in which people read
@@ -158,7 +160,7 @@ pub struct CapabilityFacts {
     pub name: &'static str,
     /// The interfaces that a plugin imports to use it, with their versions.
     pub interfaces: &'static [&'static str],
-    /// The treatment of a component that imports these and doesn't ask for the capability.
+    /// The treatment of a component that imports the interfaces and doesn't ask for the capability.
     pub unasked: Unasked,
     /// The capability in a word or two, for lists.
     pub noun: &'static str,
@@ -166,27 +168,30 @@ pub struct CapabilityFacts {
     pub ability: &'static str,
     /// The thing that the operator grants, for remedies.
     pub granted: &'static str,
-    /// A line of the plugin's table that grants it, for example.
+    /// An example of a line in the plugin's table that grants the capability.
     pub line: &'static str,
-    /// The keys of the plugin's table that grant it. An organisation's ceiling bounds them.
+    /// The keys of the plugin's table that grant the capability. An organisation's ceiling bounds
+    /// the keys.
     pub keys: &'static [&'static str],
 }
 
 /// The treatment of a component that imports an interface without asking for its capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unasked {
-    /// No host loads it.
+    /// No host loads the component.
     Refused,
-    /// A host loads it, and the functions refuse every use.
+    /// A host loads the component, and the functions of the interface refuse every use.
     Allowed,
-    /// The same, and runtimes of languages import it whether they use it or not.
+    /// A host loads the component, as for `Allowed`. Runtimes of languages import the interface
+    /// whether they use it or not.
     Usual,
 }
 
 impl Capability {
-    /// The capability with a name. `None`: this version of Toolhold doesn't have it.
+    /// Returns the capability with this name, or `None` if this version of Toolhold doesn't have
+    /// it.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.name() == name)
+        Self::ALL.into_iter().find(|capability| capability.name() == name)
     }
 
     /// The capability's name in manifests.
@@ -194,29 +199,28 @@ impl Capability {
         self.facts().name
     }
 
-    /// Whether an interface, by its name without a version, belongs to the capability.
+    /// Checks whether an interface, by its name without a version, belongs to the capability.
     pub fn admits(self, interface: &str) -> bool {
-        let mut names = self.facts().interfaces.iter().filter_map(|one| one.split('@').next());
-        names.any(|name| name == interface)
+        self.facts().interfaces.iter().any(|versioned| split(versioned).0 == interface)
     }
 }
 
 // An organisation's ceiling bounds a capability by its keys. The keys of `search` are those of
 // `files`.
 const _: () = {
-    let mut at = 0;
-    while at < Capability::ALL.len() {
-        let capability = Capability::ALL[at];
+    let mut index = 0;
+    while index < Capability::ALL.len() {
+        let capability = Capability::ALL[index];
         let has_keys = !capability.facts().keys.is_empty();
         assert!(has_keys || matches!(capability, Capability::Search), "a capability has no keys");
-        at += 1;
+        index += 1;
     }
 };
 
-/// A line of the plugin's table that grants a capability, for example. `None`: this version of
-/// Toolhold doesn't have it.
+/// Returns an example of a line in the plugin's table that grants a capability. Returns `None` if
+/// this version of Toolhold doesn't have the capability.
 pub fn grant_line(capability: &str) -> Option<&'static str> {
-    Capability::named(capability).map(|one| one.facts().line)
+    Capability::named(capability).map(|capability| capability.facts().line)
 }
 
 #[cfg(test)]

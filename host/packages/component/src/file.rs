@@ -25,9 +25,14 @@ pub enum ComponentFileError {
     TooLarge,
 }
 
-/// SHA-256 in hexadecimal.
+/// Returns the SHA-256 of bytes in hexadecimal, in lower case.
 pub fn digest(wasm: &[u8]) -> String {
     Sha256::digest(wasm).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Checks whether a text has the form of a [`digest`]: 64 hexadecimal digits in lower case.
+pub fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// Opens the file of a component. Blocks.
@@ -38,8 +43,8 @@ pub fn digest(wasm: &[u8]) -> String {
 pub fn open(path: &Path) -> Result<File, ComponentFileError> {
     // NONBLOCK: opening a FIFO must not wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from)?;
-    Ok(opened.into())
+    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from)?;
+    Ok(file.into())
 }
 
 /// Reads a component. Blocks.
@@ -74,7 +79,7 @@ pub enum EmbeddedFile {
 }
 
 impl EmbeddedFile {
-    /// The bytes of the file.
+    /// Returns the bytes of the file, decompressed.
     ///
     /// # Errors
     ///
@@ -91,6 +96,7 @@ impl EmbeddedFile {
     }
 }
 
+/// Decompresses a file. `base` is the decompressed content that the file doesn't repeat.
 fn decompress(bytes: &[u8], base: &[u8]) -> io::Result<Vec<u8>> {
     let mut file = Vec::new();
     let decoder = zstd::Decoder::with_ref_prefix(bytes, base)?;

@@ -46,9 +46,10 @@ const BASE: [&str; 35] = [
     "wasi_snapshot_preview1",
 ];
 
-/// Says why a component's import is refused. `None` if it is allowed. `manifest`: the requested
-/// capabilities. `table`: the table of the configuration that grants, for remedies. `is_admitted`:
-/// whether the component may import the interfaces of a capability.
+/// Returns the reason why a component's import is refused, or `None` if the import is allowed.
+/// `manifest` has the requested capabilities. `table` is the table of the configuration that
+/// grants, for remedies. `is_admitted` tells whether the component may import the interfaces of a
+/// capability.
 pub fn refusal(
     import: &str,
     manifest: &Manifest,
@@ -62,23 +63,32 @@ pub fn refusal(
     if BASE.contains(&name) {
         return None;
     }
-    if let Some(capability) = Capability::ALL.into_iter().find(|one| one.admits(name)) {
-        if is_admitted(capability) {
-            return None;
-        }
-        let CapabilityFacts { name, granted, line, .. } = capability.facts();
-        let remedy = if manifest.asks_for(capability).is_some() {
-            let table = OwnTable { name: format!("plugins.{}", manifest.name), ..table.clone() };
-            format!("To grant {granted}, for example, {}", table.lines(line))
-        } else {
-            format!(
-                "The plugin's manifest doesn't ask for `{name}`, so it can't be granted. The \
-                 plugin's author must add the request."
-            )
-        };
-        return Some(format!("it imports `{import}`, which is not granted. {remedy}"));
+    let capability = Capability::ALL.into_iter().find(|capability| capability.admits(name));
+    let remedy = match capability {
+        Some(capability) if is_admitted(capability) => return None,
+        Some(capability) => capability_remedy(capability, manifest, table),
+        None => unknown_remedy(name).to_owned(),
+    };
+    Some(format!("it imports `{import}`, which is not granted. {remedy}"))
+}
+
+/// Returns the remedy for an import that belongs to a capability.
+fn capability_remedy(capability: Capability, manifest: &Manifest, table: &OwnTable) -> String {
+    let CapabilityFacts { name, granted, line, .. } = capability.facts();
+    if manifest.asks_for(capability).is_none() {
+        return format!(
+            "The plugin's manifest doesn't ask for `{name}`, so it can't be granted. The plugin's \
+             author must add the request."
+        );
     }
-    let remedy = match name.split_once('/').map_or(name, |(package, _)| package) {
+    let table = OwnTable { name: format!("plugins.{}", manifest.name), ..table.clone() };
+    format!("To grant {granted}, for example, {}", table.lines(line))
+}
+
+/// Returns the remedy for an import that belongs to no capability.
+fn unknown_remedy(interface: &str) -> &'static str {
+    let package = interface.split_once('/').map_or(interface, |(package, _)| package);
+    match package {
         "wasi:http" => {
             "Plugins can send requests but can't serve them, so no key of the configuration grants \
              this import. Build the plugin without it."
@@ -90,8 +100,7 @@ pub fn refusal(
             "Toolhold doesn't have this interface, so no key of the configuration grants it. Build \
              the plugin without it."
         }
-    };
-    Some(format!("it imports `{import}`, which is not granted. {remedy}"))
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use toolhold_contract::text::{cut, neutral, neutral_line};
 use wasmparser::{BinaryReaderError, Parser, Payload};
 
 use crate::capability::Capability;
+use crate::file::is_sha256;
 use crate::schema::{self, SchemaError};
 
 /// The custom section that holds the manifest.
@@ -188,13 +189,13 @@ impl Manifest {
         Self::read_if_any(wasm)?.ok_or(ManifestError::Missing)
     }
 
-    /// Like [`read`](Self::read), for a component that needs none. `None`: it has no manifest.
+    /// Reads the manifest like [`read`](Self::read). Returns `None` if the component has none.
     ///
     /// # Errors
     ///
     /// Like [`read`](Self::read).
     pub fn read_if_any(wasm: &[u8]) -> Result<Option<Self>, ManifestError> {
-        let Some(section) = find_sections(wasm)?.one()? else { return Ok(None) };
+        let Some(section) = Self::section(wasm)? else { return Ok(None) };
         if section.len() > MAX_MANIFEST {
             return Err(ManifestError::TooLarge(section.len()));
         }
@@ -202,15 +203,17 @@ impl Manifest {
         manifest.check().map(Some)
     }
 
-    /// The bytes of a component's manifest, as they stand in it. `None`: it has none.
+    /// Returns the bytes of the manifest as the component has them, or `None` if it has no
+    /// manifest.
     ///
     /// # Errors
     ///
     /// The bytes aren't a component, or have several manifests.
     pub fn section(wasm: &[u8]) -> Result<Option<&[u8]>, ManifestError> {
-        find_sections(wasm)?.one()
+        find_sections(wasm)?.single()
     }
 
+    /// Checks the fields, and bounds and neutralises their texts.
     fn check(self) -> Result<Self, ManifestError> {
         if self.manifest != VERSION {
             return Err(ManifestError::Format(self.manifest));
@@ -218,37 +221,44 @@ impl Manifest {
         if !is_name(&self.name) {
             return Err(ManifestError::Name(neutral_line(cut(&self.name, 80))));
         }
-        let config_schema = self.config_schema.as_ref().map(config_schema).transpose()?;
+        let config_schema = match &self.config_schema {
+            Some(schema) => Some(parse_config_schema(schema)?),
+            None => None,
+        };
         check_parts(&self.parts)?;
+
         // People and logs see these texts, so they are neutralised here (invariant 6).
+        let authors = self.authors.iter().take(32).map(|author| bounded_line(author)).collect();
+        let capabilities = self.capabilities.iter().take(32).map(Request::bounded).collect();
         Ok(Self {
             version: bounded_line(&self.version),
             description: bounded_prose(&self.description),
-            authors: self.authors.iter().take(32).map(|author| bounded_line(author)).collect(),
+            authors,
             license: self.license.as_deref().map(bounded_line),
             repository: self.repository.as_deref().map(bounded_line),
-            capabilities: self
-                .capabilities
-                .into_iter()
-                .take(32)
-                .map(|request| Request {
-                    name: bounded_line(&request.name),
-                    access: request.access.as_deref().map(bounded_line),
-                    reason: bounded_prose(&request.reason),
-                })
-                .collect(),
+            capabilities,
             config_schema,
             ..self
         })
     }
 
-    /// The plugin's request for a capability.
+    /// Returns the plugin's request for a capability, or `None` if the plugin doesn't ask for it.
     pub fn asks_for(&self, capability: Capability) -> Option<&Request> {
         self.capabilities.iter().find(|request| request.name == capability.name())
     }
 }
 
-/// A text for one line, without characters that could steer a terminal.
+impl Request {
+    fn bounded(&self) -> Self {
+        Self {
+            name: bounded_line(&self.name),
+            access: self.access.as_deref().map(bounded_line),
+            reason: bounded_prose(&self.reason),
+        }
+    }
+}
+
+/// Returns the start of a text as one line, without characters that could steer a terminal.
 fn bounded_line(text: &str) -> String {
     neutral_line(cut(text, 256))
 }
@@ -257,8 +267,8 @@ fn bounded_prose(text: &str) -> String {
     neutral(cut(text, 4096)).into_owned()
 }
 
-/// Checks the schema of the settings, as those of tools are checked.
-fn config_schema(written: &Value) -> Result<Value, ManifestError> {
+/// Parses the schema of the settings, with the checks that schemas of tools get.
+fn parse_config_schema(written: &Value) -> Result<Value, ManifestError> {
     let schema = schema::parse(&written.to_string())?;
     if schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err(ManifestError::ConfigType);
@@ -266,29 +276,28 @@ fn config_schema(written: &Value) -> Result<Value, ManifestError> {
     Ok(schema)
 }
 
-/// The names of parts become names of files, and their digests names in the compile cache.
+/// Checks the list of parts. The names of parts become names of files, and their digests become
+/// names in the compile cache.
 fn check_parts(parts: &[Part]) -> Result<(), PartListError> {
     if parts.len() > MAX_PARTS {
         return Err(PartListError::TooMany(parts.len()));
     }
-    for (place, Part { name, sha256 }) in parts.iter().enumerate() {
-        let shown = neutral_line(cut(name, 80));
+    for (index, Part { name, sha256 }) in parts.iter().enumerate() {
+        let shown_name = neutral_line(cut(name, 80));
         if !is_name(name) {
-            return Err(PartListError::Name(shown));
+            return Err(PartListError::Name(shown_name));
         }
-        let is_digest = sha256.len() == 64
-            && sha256.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
-        if !is_digest {
-            return Err(PartListError::Digest(shown));
+        if !is_sha256(sha256) {
+            return Err(PartListError::Digest(shown_name));
         }
-        if parts[..place].iter().any(|other| other.name == *name) {
-            return Err(PartListError::Twice(shown));
+        if parts[..index].iter().any(|earlier| earlier.name == *name) {
+            return Err(PartListError::Twice(shown_name));
         }
     }
     Ok(())
 }
 
-/// Whether a plugin may have this name.
+/// Checks whether a plugin may have this name.
 pub fn is_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.len() <= MAX_NAME
@@ -298,12 +307,15 @@ pub fn is_name(name: &str) -> bool {
 /// The manifest sections of a component.
 #[derive(Default)]
 struct Sections<'w> {
+    /// Sections at the component's own level.
     outer: Vec<&'w [u8]>,
+    /// Sections of the modules and components inside.
     inner: Vec<&'w [u8]>,
 }
 
 impl<'w> Sections<'w> {
-    fn one(&self) -> Result<Option<&'w [u8]>, ManifestError> {
+    /// Returns the only section. A section at the component's own level comes before those inside.
+    fn single(&self) -> Result<Option<&'w [u8]>, ManifestError> {
         match (&self.outer[..], &self.inner[..]) {
             ([section], _) | ([], [section]) => Ok(Some(section)),
             ([], []) => Ok(None),
@@ -319,20 +331,20 @@ fn find_sections(wasm: &[u8]) -> Result<Sections<'_>, ComponentError> {
     if !Parser::is_component(wasm) && !Parser::is_core_wasm(wasm) {
         return Err(ComponentError::NotAComponent);
     }
-    let mut found = Sections::default();
+    let mut sections = Sections::default();
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(wasm) {
         match payload? {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::CustomSection(section) if section.name() == SECTION => {
-                let level = if depth == 0 { &mut found.outer } else { &mut found.inner };
+                let level = if depth == 0 { &mut sections.outer } else { &mut sections.inner };
                 level.push(section.data());
             }
             _ => {}
         }
     }
-    Ok(found)
+    Ok(sections)
 }
 
 /// The names of the interfaces that a component has at its own level.
@@ -351,7 +363,7 @@ impl Interfaces {
     ///
     /// The component is damaged, or has too many exports.
     pub fn read(wasm: &[u8]) -> Result<Self, ComponentError> {
-        let mut found = Self::default();
+        let mut interfaces = Self::default();
         let mut depth = 0_usize;
         for payload in Parser::new(0).parse_all(wasm) {
             match payload? {
@@ -359,7 +371,7 @@ impl Interfaces {
                 Payload::End(_) => depth = depth.saturating_sub(1),
                 Payload::ComponentImportSection(section) if depth == 0 => {
                     for import in section {
-                        found.imports.push(bounded_line(import?.name.name));
+                        interfaces.imports.push(bounded_line(import?.name.name));
                     }
                 }
                 Payload::ComponentExportSection(section) if depth == 0 => {
@@ -367,9 +379,9 @@ impl Interfaces {
                         let name = export?.name.name;
                         // Functions and types have plain names.
                         if name.contains(':') {
-                            found.exports.push(bounded_line(name));
+                            interfaces.exports.push(bounded_line(name));
                         }
-                        if found.exports.len() > MAX_EXPORTS {
+                        if interfaces.exports.len() > MAX_EXPORTS {
                             return Err(ComponentError::TooManyExports);
                         }
                     }
@@ -377,6 +389,6 @@ impl Interfaces {
                 _ => {}
             }
         }
-        Ok(found)
+        Ok(interfaces)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toolhold_contract::text::neutral_json;
 
 /// Most bytes of a schema.
@@ -85,15 +85,16 @@ pub struct SchemaCost {
 }
 
 impl SchemaCost {
-    /// The cost of a schema. If it can't be told, because of a reference that isn't a pointer from
-    /// the root to something, the weight is the largest number.
+    /// Computes the cost of a schema. The cost is unknown if a reference isn't a pointer from the
+    /// root to a part of the schema. The weight is then the largest number.
     pub fn from_schema(schema: &Value) -> Self {
-        let cost = Unfolding::from_document(schema);
-        Self { weight: cost.values, levels: cost.levels, is_circular: cost.returns > 0 }
+        let cost = Unfolding::cost_of_document(schema);
+        let is_circular = cost.circular_references > 0;
+        Self { weight: cost.values, levels: cost.levels, is_circular }
     }
 
-    /// Whether a value can be checked: the check can't be interrupted, and can't have more of the
-    /// stack.
+    /// Checks whether a value is small enough to be checked against the schema. Such a check can't
+    /// be interrupted, and its stack doesn't grow.
     pub fn allows(self, value: &Value) -> bool {
         let (values, levels) = size(value);
         let nesting = if self.is_circular { levels.saturating_mul(self.levels) } else { 0 };
@@ -101,7 +102,7 @@ impl SchemaCost {
     }
 }
 
-/// How many values a value holds, including itself, and on how many levels.
+/// Returns the number of values in a value, including itself, and the number of its levels.
 fn size(value: &Value) -> (usize, usize) {
     match value {
         Value::Array(items) => size_with(items.iter()),
@@ -114,9 +115,9 @@ fn size_with<'v>(items: impl Iterator<Item = &'v Value>) -> (usize, usize) {
     let mut values = 1;
     let mut levels = 1;
     for item in items {
-        let (more, below) = size(item);
-        values += more;
-        levels = levels.max(below + 1);
+        let (item_values, item_levels) = size(item);
+        values += item_values;
+        levels = levels.max(item_levels + 1);
     }
     (values, levels)
 }
@@ -132,11 +133,11 @@ pub fn parse(text: &str) -> Result<Value, SchemaError> {
     }
     let value: Value = serde_json::from_str(text)?;
     check(&value, 0)?;
-    let cost = Unfolding::from_document(&value);
+    let cost = Unfolding::cost_of_document(&value);
     if cost.values > MAX_UNFOLDED {
         return Err(SchemaError::UnfoldsTooFar);
     }
-    if cost.returns > 1 {
+    if cost.circular_references > 1 {
         return Err(SchemaError::CircularTwice);
     }
     // Models and people read the schema's texts (invariant 6).
@@ -159,7 +160,8 @@ fn check(value: &Value, depth: usize) -> Result<(), SchemaError> {
     }
 }
 
-/// References have to be pointers from the root, so that their targets are unambiguous.
+/// Checks a keyword whose value is a string. References have to be pointers from the root, so that
+/// their targets are unambiguous.
 fn check_keyword(key: &str, text: &str, depth: usize) -> Result<(), SchemaError> {
     let is_pointer = text == "#" || (text.starts_with("#/") && !text.contains('%'));
     match key {
@@ -180,9 +182,9 @@ struct Cost {
     /// Values of the schema, references followed. A circular reference isn't followed again here:
     /// the arguments decide how often the check follows it.
     values: usize,
-    /// Most circular references that apply to one place in the arguments. With two, the work
-    /// doubles at each level of the arguments.
-    returns: usize,
+    /// The largest number of circular references that apply to one place in the arguments. With
+    /// two, the work doubles at each level of the arguments.
+    circular_references: usize,
     /// Levels of nesting, references followed.
     levels: usize,
 }
@@ -199,8 +201,9 @@ struct Unfolding<'s> {
 }
 
 impl<'s> Unfolding<'s> {
-    fn from_document(document: &'s Value) -> Cost {
-        Self { document, costs: HashMap::new(), chain: 0, levels: 0 }.cost(document)
+    fn cost_of_document(document: &'s Value) -> Cost {
+        let mut unfolding = Self { document, costs: HashMap::new(), chain: 0, levels: 0 };
+        unfolding.cost(document)
     }
 
     fn cost(&mut self, value: &'s Value) -> Cost {
@@ -214,51 +217,60 @@ impl<'s> Unfolding<'s> {
     }
 
     fn cost_of_parts(&mut self, value: &'s Value) -> Cost {
-        let one = Cost { values: 1, ..Cost::default() };
         match value {
-            Value::Array(items) => items.iter().fold(one, |sum, item| sum.and(self.cost(item))),
-            Value::Object(fields) => {
-                // Properties and items apply to other places in the arguments than the rest does.
-                let mut elsewhere = one;
-                let here = fields.iter().fold(one, |sum, (key, item)| match (key.as_str(), item) {
-                    ("$ref", Value::String(target)) => sum.and(self.target(target)),
-                    ("$dynamicRef" | "$recursiveRef", Value::String(_)) => sum.and(Cost::UNKNOWN),
-                    // References inside it have another root.
-                    ("$id", Value::String(_)) if self.levels > 1 => sum.and(Cost::UNKNOWN),
-                    (key, data) if DATA.contains(&key) => {
-                        sum.and(Cost { values: size(data).0, ..Cost::default() })
-                    }
-                    ("properties", Value::Object(places)) => {
-                        elsewhere = places
-                            .values()
-                            .fold(elsewhere, |most, place| most.combine(self.cost(place)));
-                        sum
-                    }
-                    ("items" | "additionalProperties", place) => {
-                        elsewhere = elsewhere.combine(self.cost(place));
-                        sum
-                    }
-                    // Definitions count through references only.
-                    ("$defs" | "definitions", _) => sum,
-                    _ => sum.and(self.cost(item)),
-                });
-                here.and(elsewhere)
+            Value::Array(items) => {
+                items.iter().fold(Cost::ONE_VALUE, |sum, item| sum.plus(self.cost(item)))
             }
-            _ => one,
+            Value::Object(fields) => self.cost_of_object(fields),
+            _ => Cost::ONE_VALUE,
         }
     }
 
-    fn target(&mut self, target: &'s str) -> Cost {
-        if let Some(known) = self.costs.get(target) {
-            return known.unwrap_or(Cost { values: 1, returns: 1, levels: 1 });
+    fn cost_of_object(&mut self, fields: &'s Map<String, Value>) -> Cost {
+        // Properties and items apply to other places in the arguments than the other keywords do.
+        let mut here = Cost::ONE_VALUE;
+        let mut elsewhere = Cost::ONE_VALUE;
+        for (key, item) in fields {
+            match (key.as_str(), item) {
+                ("$ref", Value::String(target)) => here = here.plus(self.cost_of_target(target)),
+                ("$dynamicRef" | "$recursiveRef", Value::String(_)) => {
+                    here = here.plus(Cost::UNKNOWN);
+                }
+                // References inside it have another root.
+                ("$id", Value::String(_)) if self.levels > 1 => here = here.plus(Cost::UNKNOWN),
+                (key, data) if DATA.contains(&key) => {
+                    let (values, _) = size(data);
+                    here = here.plus(Cost { values, ..Cost::default() });
+                }
+                ("properties", Value::Object(properties)) => {
+                    for property in properties.values() {
+                        elsewhere = elsewhere.plus_elsewhere(self.cost(property));
+                    }
+                }
+                ("items" | "additionalProperties", schema) => {
+                    elsewhere = elsewhere.plus_elsewhere(self.cost(schema));
+                }
+                // Definitions add a cost only where a reference leads to them.
+                ("$defs" | "definitions", _) => {}
+                _ => here = here.plus(self.cost(item)),
+            }
         }
-        let pointer = target.strip_prefix('#').filter(|pointer| !pointer.contains('%'));
-        let Some(value) = pointer.and_then(|pointer| self.document.pointer(pointer)) else {
-            return Cost::UNKNOWN;
-        };
-        if self.chain >= MAX_CHAIN {
+        here.plus(elsewhere)
+    }
+
+    fn cost_of_target(&mut self, target: &'s str) -> Cost {
+        match self.costs.get(target) {
+            Some(Some(known)) => return *known,
+            // The reference is inside its own target.
+            Some(None) => return Cost { values: 1, circular_references: 1, levels: 1 },
+            None => {}
+        }
+        let Some(pointer) = target.strip_prefix('#') else { return Cost::UNKNOWN };
+        if pointer.contains('%') || self.chain >= MAX_CHAIN {
             return Cost::UNKNOWN;
         }
+        let Some(value) = self.document.pointer(pointer) else { return Cost::UNKNOWN };
+
         self.costs.insert(target, None);
         self.chain += 1;
         let cost = self.cost(value);
@@ -269,23 +281,26 @@ impl<'s> Unfolding<'s> {
 }
 
 impl Cost {
-    /// More than any limit.
-    const UNKNOWN: Self = Self { values: usize::MAX, returns: 0, levels: 0 };
+    /// The cost of a value that has no parts.
+    const ONE_VALUE: Self = Self { values: 1, circular_references: 0, levels: 0 };
 
-    /// The cost of both parts, if they apply to the same place in the arguments.
-    fn and(self, other: Self) -> Self {
+    /// A cost that is more than any limit.
+    const UNKNOWN: Self = Self { values: usize::MAX, circular_references: 0, levels: 0 };
+
+    /// Adds the cost of a part that applies to the same place in the arguments.
+    fn plus(self, other: Self) -> Self {
         Self {
             values: self.values.saturating_add(other.values),
-            returns: self.returns.saturating_add(other.returns),
+            circular_references: self.circular_references.saturating_add(other.circular_references),
             levels: self.levels.max(other.levels),
         }
     }
 
-    /// The cost of both parts, if they apply to different places.
-    fn combine(self, other: Self) -> Self {
+    /// Adds the cost of a part that applies to another place in the arguments.
+    fn plus_elsewhere(self, other: Self) -> Self {
         Self {
             values: self.values.saturating_add(other.values),
-            returns: self.returns.max(other.returns),
+            circular_references: self.circular_references.max(other.circular_references),
             levels: self.levels.max(other.levels),
         }
     }

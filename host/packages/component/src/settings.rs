@@ -18,30 +18,32 @@ impl PluginConfig {
     /// The key with the operator's rules for filters.
     pub const RULES: &'static str = "rules";
 
-    /// The settings in a table.
+    /// Takes the settings from a table.
     pub fn new(table: Map<String, Value>) -> Self {
         let values = table.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
         Self { all: Value::Object(table).to_string(), values }
     }
 
-    /// The JSON text of a value. `None`: it isn't set.
+    /// Returns the JSON text of a value, or `None` if the value isn't set.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.values.get(key).map(String::as_str)
     }
 
-    /// The JSON text of the whole table.
+    /// Returns the JSON text of the whole table.
     pub fn all(&self) -> &str {
         &self.all
     }
 
-    /// Whether no value is set.
+    /// Checks whether no value is set.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// The text of the rules for filters.
+    /// Returns the text of the rules for filters, or `None` if the rules aren't set or aren't a
+    /// string.
     pub fn rules(&self) -> Option<String> {
-        serde_json::from_str(self.get(Self::RULES)?).ok()
+        let json = self.get(Self::RULES)?;
+        serde_json::from_str(json).ok()
     }
 }
 

@@ -42,43 +42,51 @@ pub enum ShapeError {
 ///
 /// The fault, and the limit. The compiler reports damage.
 pub fn check_shape(wasm: &[u8]) -> Result<(), ShapeError> {
-    let limit = FUNCTIONS + wasm.len() / BYTES_OF_FUNCTION;
+    let function_limit = FUNCTIONS + wasm.len() / BYTES_OF_FUNCTION;
     let mut functions = 0_usize;
     // The number of instances in each open component or module, the outer ones first.
-    let mut within = vec![0_usize];
-    // The most instances in a component or module that was read.
+    let mut open_instances = vec![0_usize];
+    // The most instances in a component or module that was read to its end.
     let mut largest = 1;
+
     for payload in Parser::new(0).parse_all(wasm).map_while(Result::ok) {
-        let mut made = 0_usize;
+        let mut new_instances = 0_usize;
         match payload {
-            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => within.push(0),
-            Payload::End(_) => largest = largest.max(within.pop().unwrap_or_default()),
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {
+                open_instances.push(0);
+            }
+            Payload::End(_) => {
+                let closed = open_instances.pop().unwrap_or_default();
+                largest = largest.max(closed);
+            }
             Payload::InstanceSection(instances) => {
-                made = usize::try_from(instances.count()).unwrap_or(usize::MAX);
+                new_instances = to_usize(instances.count());
             }
             Payload::ComponentInstanceSection(instances) => {
+                let instantiated = instances
+                    .into_iter()
+                    .map_while(Result::ok)
+                    .filter(|instance| matches!(instance, ComponentInstance::Instantiate { .. }))
+                    .count();
                 // Finding the component would need name resolution. It isn't larger than the
                 // largest one.
-                let instances = instances.into_iter().map_while(Result::ok);
-                made = instances
-                    .filter(|instance| matches!(instance, ComponentInstance::Instantiate { .. }))
-                    .count()
-                    .saturating_mul(largest);
+                new_instances = instantiated.saturating_mul(largest);
             }
             Payload::CodeSectionStart { count, .. } => {
-                functions = functions.saturating_add(usize::try_from(count).unwrap_or(usize::MAX));
-                if functions > limit {
-                    return Err(ShapeError::Functions { limit, size: wasm.len() });
+                functions = functions.saturating_add(to_usize(count));
+                if functions > function_limit {
+                    return Err(ShapeError::Functions { limit: function_limit, size: wasm.len() });
                 }
             }
-            Payload::CodeSectionEntry(body) if loops(&body) > MAX_LOOPS => {
+            Payload::CodeSectionEntry(body) if loop_depth(&body) > MAX_LOOPS => {
                 return Err(ShapeError::Loops);
             }
             _ => {}
         }
-        if let Some(all) = within.last_mut() {
-            *all = all.saturating_add(made);
-            if *all > MAX_INSTANCES {
+
+        if let Some(instances) = open_instances.last_mut() {
+            *instances = instances.saturating_add(new_instances);
+            if *instances > MAX_INSTANCES {
                 return Err(ShapeError::Instances);
             }
         }
@@ -86,26 +94,33 @@ pub fn check_shape(wasm: &[u8]) -> Result<(), ShapeError> {
     Ok(())
 }
 
-/// The most nested loops of a function.
-fn loops(body: &FunctionBody<'_>) -> usize {
+fn to_usize(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// Returns the number of loops around the most deeply nested place of a function.
+fn loop_depth(body: &FunctionBody<'_>) -> usize {
     let Ok(mut operators) = body.get_operators_reader() else { return 0 };
-    // For each open block, whether it is a loop.
-    let mut open = Vec::new();
-    let mut now = 0_usize;
-    let mut most = 0;
+    // Whether each open block is a loop, the outer blocks first.
+    let mut open_blocks = Vec::new();
+    let mut depth = 0_usize;
+    let mut deepest = 0;
     while let Ok(operator) = operators.read() {
         match operator {
             Operator::Loop { .. } => {
-                open.push(true);
-                now += 1;
-                most = most.max(now);
+                open_blocks.push(true);
+                depth += 1;
+                deepest = deepest.max(depth);
             }
             Operator::Block { .. } | Operator::If { .. } | Operator::TryTable { .. } => {
-                open.push(false);
+                open_blocks.push(false);
             }
-            Operator::End => now -= usize::from(open.pop() == Some(true)),
+            Operator::End => {
+                let is_loop = open_blocks.pop().unwrap_or_default();
+                depth -= usize::from(is_loop);
+            }
             _ => {}
         }
     }
-    most
+    deepest
 }

@@ -10,20 +10,21 @@ pub const CONTRACT_VERSION: &str = "0.1.0";
 /// The packages of the contract.
 const PACKAGES: [&str; 2] = ["toolhold:tool", "toolhold:host"];
 
-/// Says why a component that imports or exports this interface is refused because of its version.
-/// `None` if the interface isn't of the contract, or its version is known.
+/// Returns the reason why a component that imports or exports this interface is refused because of
+/// its version. Returns `None` if the interface isn't of the contract, or its version is known.
 pub fn version_refusal(interface: &str) -> Option<String> {
     let (name, version) = split(interface);
     let package = name.split_once('/').map_or(name, |(package, _)| package);
     if PACKAGES.contains(&package) && version != Some(CONTRACT_VERSION) {
-        let version = version.map_or_else(|| "no version".to_owned(), str::to_owned);
+        let version = version.unwrap_or("no version");
         return Some(format!(
             "it was built for {package} {version}; this Toolhold has {CONTRACT_VERSION}: update \
              Toolhold, or build it with an SDK for {CONTRACT_VERSION}"
         ));
     }
     let is_wasi = package.starts_with("wasi:");
-    if is_wasi && version.is_some_and(|version| version.starts_with("0.3.")) {
+    let is_version_0_3 = version.is_some_and(|version| version.starts_with("0.3."));
+    if is_wasi && is_version_0_3 {
         return Some(format!(
             "it was built for WASI 0.3 (`{interface}`), which this version of Toolhold doesn't run; build it for wasm32-wasip2"
         ));
@@ -31,9 +32,12 @@ pub fn version_refusal(interface: &str) -> Option<String> {
     None
 }
 
-/// The name of an interface and its version.
+/// Splits an interface into its name and its version, if the interface has a version.
 pub(crate) fn split(interface: &str) -> (&str, Option<&str>) {
-    interface.split_once('@').map_or((interface, None), |(name, version)| (name, Some(version)))
+    match interface.split_once('@') {
+        Some((name, version)) => (name, Some(version)),
+        None => (interface, None),
+    }
 }
 
 #[cfg(test)]
