@@ -15,12 +15,12 @@ pub(crate) enum BoundedFileError {
     TooLarge(u64),
 }
 
-/// Reads a file of at most so many bytes. `None`: the file doesn't exist. Blocks.
+/// Reads a file of at most `limit` bytes. Returns `None` if the file doesn't exist. Blocks.
 ///
 /// # Errors
 ///
 /// The file can't be read, isn't a regular file, or is larger.
-pub(crate) fn read_if_there(path: &Path, most: u64) -> Result<Option<Vec<u8>>, BoundedFileError> {
+pub(crate) fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, BoundedFileError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         // A part of the path that isn't a folder.
@@ -28,14 +28,15 @@ pub(crate) fn read_if_there(path: &Path, most: u64) -> Result<Option<Vec<u8>>, B
         Err(error) => return Err(ComponentFileError::Read(error).into()),
         Ok(_) => {}
     }
-    let opened = file::open(path)?;
-    if !opened.metadata().map_err(ComponentFileError::Read)?.is_file() {
+    let file = file::open(path)?;
+    let metadata = file.metadata().map_err(ComponentFileError::Read)?;
+    if !metadata.is_file() {
         return Err(ComponentFileError::NotAFile.into());
     }
     let mut bytes = Vec::new();
-    opened.take(most + 1).read_to_end(&mut bytes).map_err(ComponentFileError::Read)?;
-    if bytes.len() as u64 > most {
-        return Err(BoundedFileError::TooLarge(most));
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(ComponentFileError::Read)?;
+    if bytes.len() as u64 > limit {
+        return Err(BoundedFileError::TooLarge(limit));
     }
     Ok(Some(bytes))
 }

@@ -1,4 +1,5 @@
-//! Reads how a registry wants to be asked when it answers 401, and decides where a password may go.
+//! Reads the login that a registry asks for when it answers 401, and decides where a password may
+//! go.
 
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
@@ -7,103 +8,113 @@ use url::{Host, Url};
 /// Largest header that is read.
 const MAX_HEADER: usize = 4096;
 
-/// How a registry wants to be asked.
+/// The login that a registry asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
-    /// With a token from this URL.
+    /// A token from a server of tokens.
     Bearer {
-        /// The URL.
+        /// The URL of the server.
         realm: String,
         /// The service that the token is for, in the registry's words.
         service: Option<String>,
     },
-    /// With a user name and a password.
+    /// A user name and a password.
     Basic,
 }
 
 impl Challenge {
-    /// The first challenge of an answer that can be met, a token before a password.
+    /// Returns the first challenge of an answer that can be met, a token before a password.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Option<Self> {
-        let read: Vec<_> = headers
+        let challenges: Vec<_> = headers
             .get_all(WWW_AUTHENTICATE)
             .iter()
             .filter_map(|value| value.to_str().ok())
             .filter(|value| value.len() <= MAX_HEADER)
             .filter_map(Self::parse)
             .collect();
-        read.iter().find(|read| **read != Self::Basic).or(read.first()).cloned()
+        let token = challenges.iter().find(|challenge| **challenge != Self::Basic);
+        token.or(challenges.first()).cloned()
     }
 
     fn parse(header: &str) -> Option<Self> {
         let header = header.trim();
-        let (scheme, rest) = header.split_once(' ').unwrap_or((header, ""));
+        let (scheme, parameters) = header.split_once(' ').unwrap_or((header, ""));
         if scheme.eq_ignore_ascii_case("basic") {
             return Some(Self::Basic);
         }
         if !scheme.eq_ignore_ascii_case("bearer") {
             return None;
         }
-        let parameters = parameters(rest);
-        Some(Self::Bearer {
-            realm: find(&parameters, "realm")?,
-            service: find(&parameters, "service"),
-        })
+        let parameters = parse_parameters(parameters);
+        let realm = find_parameter(&parameters, "realm")?;
+        let service = find_parameter(&parameters, "service");
+        Some(Self::Bearer { realm, service })
     }
 }
 
-fn find(parameters: &[(String, String)], name: &str) -> Option<String> {
-    let found = parameters.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-    found.map(|(_, value)| value.clone())
+fn find_parameter(parameters: &[(String, String)], name: &str) -> Option<String> {
+    let parameter = parameters.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+    parameter.map(|(_, value)| value.clone())
 }
 
-/// Parameters of the form `name="value",name=value`. Any other text ends the list.
-fn parameters(text: &str) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    let mut rest = text.trim_start();
-    while let Some((name, after)) = rest.split_once('=') {
-        let (value, after) = match after.strip_prefix('"') {
+/// Parses parameters of the form `name="value",name=value`. Any other text ends the list.
+fn parse_parameters(text: &str) -> Vec<(String, String)> {
+    let mut parameters = Vec::new();
+    let mut remaining = text.trim_start();
+    while let Some((name, after_name)) = remaining.split_once('=') {
+        let (value, after_value) = match after_name.strip_prefix('"') {
             Some(quoted) => {
-                let mut value = String::new();
-                let mut chars = quoted.char_indices();
-                let end = loop {
-                    match chars.next() {
-                        Some((at, '"')) => break at + 1,
-                        Some((_, '\\')) => value.extend(chars.next().map(|(_, c)| c)),
-                        Some((_, c)) => value.push(c),
-                        None => return found,
-                    }
-                };
-                (value, &quoted[end..])
+                let Some(split) = split_quoted(quoted) else { break };
+                split
             }
             None => {
-                let end = after.find(',').unwrap_or(after.len());
-                (after[..end].trim().to_owned(), &after[end..])
+                let end = after_name.find(',').unwrap_or(after_name.len());
+                (after_name[..end].trim().to_owned(), &after_name[end..])
             }
         };
-        found.push((name.trim().to_owned(), value));
-        rest = after.trim_start().trim_start_matches(',').trim_start();
+        parameters.push((name.trim().to_owned(), value));
+        remaining = after_value.trim_start().trim_start_matches(',').trim_start();
     }
-    found
+    parameters
 }
 
-/// Whether the password of a registry may go to the server that gives its tokens: the same host and
-/// port; or, with TLS on the usual port, the domain that the registry's name is in, or a name in
-/// that domain, as with `registry.example.com` and `auth.example.com`. The registry chooses this
-/// server, and could be made to choose another one.
+/// Splits a text after an opening quote into the quoted value and the text after the closing quote.
+/// Returns `None` if there is no closing quote.
+fn split_quoted(text: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut chars = text.chars();
+    loop {
+        match chars.next()? {
+            '"' => return Some((value, chars.as_str())),
+            // A backslash takes the next character as it is.
+            '\\' => value.push(chars.next()?),
+            c => value.push(c),
+        }
+    }
+}
+
+/// Checks whether the password of a registry may go to the server that gives its tokens. The server
+/// needs the registry's host and port; or, with TLS on the usual port, the domain that the
+/// registry's name is in, or a name in that domain, as with `registry.example.com` and
+/// `auth.example.com`. The registry chooses this server, and could be made to choose another one.
 pub(crate) fn may_get_password(registry: &Url, realm: &Url) -> bool {
     if toolhold_net::requests::same_origin(registry, realm) {
         return true;
     }
+    let has_usual_tls = realm.scheme() == "https" && realm.port_or_known_default() == Some(443);
     let (Some(Host::Domain(registry)), Some(Host::Domain(host))) = (registry.host(), realm.host())
     else {
         return false;
     };
-    let Some((_, domain)) = registry.split_once('.').filter(|(_, rest)| rest.contains('.')) else {
+    let Some((_, domain)) = registry.split_once('.') else { return false };
+    // A domain without a dot is that of many owners, such as `com`.
+    if !has_usual_tls || !domain.contains('.') {
         return false;
-    };
-    let is_inside =
-        host == domain || host.strip_suffix(domain).is_some_and(|front| front.ends_with('.'));
-    realm.scheme() == "https" && realm.port_or_known_default() == Some(443) && is_inside
+    }
+    match host.strip_suffix(domain) {
+        Some(front) => front.is_empty() || front.ends_with('.'),
+        None => false,
+    }
 }
 
 #[cfg(test)]

@@ -23,12 +23,12 @@ const FILE: &str = "config.json";
 #[derive(Clone, Default)]
 pub struct Credentials {
     path: PathBuf,
-    known: Known,
+    config: ClientConfig,
 }
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Known {
+struct ClientConfig {
     auths: HashMap<String, Entry>,
     cred_helpers: HashMap<String, String>,
     creds_store: Option<String>,
@@ -46,61 +46,50 @@ struct Entry {
 /// The login that the file has for a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Login {
-    /// Nothing.
+    /// There is no login.
     Missing,
     /// A user name and a password, as the value of a header.
     Basic(HeaderValue),
-    /// Only in a form that isn't read; the text says in which, and what to do.
+    /// The login is in a form that isn't read. The text names the form and the remedy.
     Unreadable(String),
 }
 
 impl Credentials {
-    /// The usual place of the file: in the folder that `DOCKER_CONFIG` names, otherwise below the
-    /// home.
+    /// Returns the usual path of the file: in the folder that `DOCKER_CONFIG` names, otherwise
+    /// below the home.
     pub fn usual_path(docker_config: Option<&str>, home: &Path) -> PathBuf {
-        match docker_config.filter(|folder| !folder.is_empty()) {
-            Some(folder) => Path::new(folder).join(FILE),
-            None => home.join(".docker").join(FILE),
+        match docker_config {
+            Some(folder) if !folder.is_empty() => Path::new(folder).join(FILE),
+            _ => home.join(".docker").join(FILE),
         }
     }
 
-    /// Reads the file. A missing one has no logins. Blocks.
+    /// Reads the file. If it is missing, there are no logins. Blocks.
     ///
     /// # Errors
     ///
-    /// [`FetchError::Credentials`]: it can't be read, or isn't of this form.
+    /// [`FetchError::Credentials`]: the file can't be read, or isn't of this form.
     pub fn load(path: &Path) -> Result<Self, FetchError> {
-        let read = bounded::read_if_there(path, MAX_FILE);
-        let known = match read.map_err(|error| file_error(path, error.to_string()))? {
-            None => Known::default(),
+        let bytes = bounded::read_if_there(path, MAX_FILE)
+            .map_err(|error| file_error(path, error.to_string()))?;
+        let config = match bytes {
+            None => ClientConfig::default(),
             // The parser's own words could show a password.
             Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 let line = error.line();
                 file_error(path, format!("the JSON isn't valid, at line {line}"))
             })?,
         };
-        Ok(Self { path: path.to_owned(), known })
+        Ok(Self { path: path.to_owned(), config })
     }
 
-    /// The login for a registry, by host and port.
+    /// Returns the login for a registry, by host and port.
     pub(crate) fn login(&self, registry: &str) -> Login {
         let file = self.path.display();
-        let entry = self.known.auths.iter().find(|(key, _)| registry_of(key) == Some(registry));
+        let entry = self.config.auths.iter().find(|(key, _)| registry_of(key) == Some(registry));
         if let Some((_, entry)) = entry {
-            let decoded = STANDARD.decode(entry.auth.trim()).ok();
-            let joined = match decoded.filter(|decoded| !decoded.is_empty()) {
-                Some(decoded) => Some(decoded),
-                None if !entry.username.is_empty() => {
-                    Some(format!("{}:{}", entry.username, entry.password).into_bytes())
-                }
-                None => None,
-            };
-            if let Some(joined) = joined.filter(|joined| joined.contains(&b':')) {
-                let value = format!("Basic {}", STANDARD.encode(joined));
-                if let Ok(mut value) = HeaderValue::from_str(&value) {
-                    value.set_sensitive(true);
-                    return Login::Basic(value);
-                }
+            if let Some(value) = entry.basic() {
+                return Login::Basic(value);
             }
             if !entry.identitytoken.is_empty() {
                 return Login::Unreadable(format!(
@@ -109,7 +98,7 @@ impl Credentials {
                 ));
             }
         }
-        let helper = self.known.cred_helpers.get(registry).or(self.known.creds_store.as_ref());
+        let helper = self.config.cred_helpers.get(registry).or(self.config.creds_store.as_ref());
         match helper {
             Some(helper) => Login::Unreadable(format!(
                 "the login in {file} is in the helper program `{}`, which Toolhold doesn't start: \
@@ -121,7 +110,7 @@ impl Credentials {
         }
     }
 
-    /// Where logins are, for people.
+    /// Returns the path of the file for messages.
     pub(crate) fn place(&self) -> String {
         if self.path.as_os_str().is_empty() {
             "~/.docker/config.json".to_owned()
@@ -131,25 +120,43 @@ impl Credentials {
     }
 }
 
+impl Entry {
+    /// Returns the user name and the password as the value of a header. Returns `None` if the entry
+    /// doesn't have both.
+    fn basic(&self) -> Option<HeaderValue> {
+        let login = match STANDARD.decode(self.auth.trim()) {
+            Ok(decoded) if !decoded.is_empty() => decoded,
+            _ if self.username.is_empty() => return None,
+            _ => format!("{}:{}", self.username, self.password).into_bytes(),
+        };
+        if !login.contains(&b':') {
+            return None;
+        }
+        let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(login))).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+}
+
 fn file_error(path: &Path, why: String) -> FetchError {
     FetchError::Credentials { path: path.display().to_string(), why }
 }
 
-/// Without the secrets.
+/// Shows no secrets.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-/// Host and port in a key of `auths`, which may be a URL.
+/// Returns the host and port in a key of `auths`, which may be a URL. Returns `None` if the key is
+/// for a part of a registry: its login isn't one for the whole registry.
 fn registry_of(key: &str) -> Option<&str> {
-    let rest = key.strip_prefix("https://").unwrap_or(key);
-    match rest.split_once('/') {
+    let location = key.strip_prefix("https://").unwrap_or(key);
+    match location.split_once('/') {
         Some((registry, "" | "v1" | "v1/" | "v2" | "v2/")) => Some(registry),
-        // A login for a part of a registry isn't one for all of it.
         Some(_) => None,
-        None => Some(rest),
+        None => Some(location),
     }
 }
 

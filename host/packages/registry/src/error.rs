@@ -1,6 +1,6 @@
-//! Why a plugin can't be fetched, as the person is told.
+//! The reasons why a plugin can't be fetched, as messages for people.
 
-/// Why a plugin can't be fetched. Nothing of it is used then.
+/// A reason why a plugin can't be fetched. No part of the plugin is used then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// The text of a source isn't valid.

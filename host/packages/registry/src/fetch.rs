@@ -28,18 +28,20 @@ pub async fn fetch(
     match source {
         Source::Path(path) => {
             let path = path.clone();
-            let shown = source.to_string();
-            let read = tokio::task::spawn_blocking(move || files::read(&path)).await;
-            read.unwrap_or_else(|error| {
-                Err(FetchError::File { path: shown, why: error.to_string() })
-            })
+            let task = tokio::task::spawn_blocking(move || files::read(&path));
+            match task.await {
+                Ok(result) => result,
+                Err(error) => {
+                    Err(FetchError::File { path: source.to_string(), why: error.to_string() })
+                }
+            }
         }
         Source::Url(url) => from_url(url, door, options, progress).await,
         Source::Oci(reference) => Session::new(reference, door, options)?.fetch(progress).await,
     }
 }
 
-/// The tags of the repository of a source. Only a registry has any.
+/// Fetches the tags of the repository of a source. Only a source in a registry has tags.
 ///
 /// # Errors
 ///
@@ -58,6 +60,7 @@ pub async fn tags(
     }
 }
 
+/// Fetches the component at a URL, and the signature next to it.
 async fn from_url(
     url: &Url,
     door: &OutboundClient,
@@ -73,9 +76,11 @@ async fn from_url(
         return Err(unexpected(&answer, "the component"));
     }
     let bytes = answer.bytes(progress).await?;
-    let mut beside = url.clone();
-    beside.set_path(&format!("{}.minisig", url.path()));
-    let request = Request::get(PURPOSE, beside.as_str())?.limits(options.small(MAX_SIGNATURE));
+
+    let mut signature_url = url.clone();
+    signature_url.set_path(&format!("{}.minisig", url.path()));
+    let request =
+        Request::get(PURPOSE, signature_url.as_str())?.limits(options.small(MAX_SIGNATURE));
     let answer = door.send(request).await?;
     let signature = match answer.status() {
         StatusCode::OK => Some(answer.bytes(&|_, _| {}).await?),

@@ -20,7 +20,7 @@ pub const MAX_SIGNATURE: u64 = 8 << 10;
 /// The most signatures of a plugin that are fetched.
 pub const MAX_SIGNATURES: usize = 8;
 
-/// How WebAssembly begins.
+/// The first bytes of WebAssembly.
 const MAGIC: &[u8] = b"\0asm";
 
 /// A plugin that was fetched. Only its match with the source's statements has been checked.
@@ -32,7 +32,7 @@ pub struct Fetched {
     pub digest: String,
     /// The exact source: of an artifact with the digest of its manifest, of a file its real path.
     pub resolved: Source,
-    /// The files of minisign that lie beside. They aren't verified yet.
+    /// The files of minisign next to the component. The signatures aren't verified yet.
     pub signatures: Vec<Vec<u8>>,
 }
 
@@ -44,18 +44,14 @@ impl Fetched {
     ) -> Result<Self, FetchError> {
         if !bytes.starts_with(MAGIC) {
             // The error shows the beginning of a server's answer. The content of a file is private.
-            let beginning = match &resolved {
-                Source::Path(_) => String::new(),
-                _ => {
-                    let beginning = String::from_utf8_lossy(&bytes[..bytes.len().min(16)]);
-                    format!(": it begins with `{}`", shown(&beginning))
-                }
+            let why = if matches!(resolved, Source::Path(_)) {
+                "it isn't WebAssembly".to_owned()
+            } else {
+                let beginning = String::from_utf8_lossy(&bytes[..bytes.len().min(16)]);
+                format!("it isn't WebAssembly: it begins with `{}`", shown(&beginning))
             };
-            return Err(FetchError::Refused {
-                what: "the component".to_owned(),
-                from: resolved.to_string(),
-                why: format!("it isn't WebAssembly{beginning}"),
-            });
+            let from = resolved.to_string();
+            return Err(FetchError::Refused { what: "the component".to_owned(), from, why });
         }
         let digest = file::digest(&bytes);
         Ok(Self { bytes, digest, resolved, signatures })
@@ -88,16 +84,18 @@ impl Default for FetchOptions {
 }
 
 impl FetchOptions {
-    /// The limits of the component.
+    /// Returns the limits of the component.
     pub(crate) fn component(&self) -> Limits {
         let bytes = self.bytes.min(MAX_COMPONENT as u64);
         Limits { time: self.time, idle: self.idle, bytes }
     }
 
-    /// The limits of a smaller answer.
+    /// Returns the limits of an answer with at most `bytes`. Its times are at most the usual ones.
     pub(crate) fn small(&self, bytes: u64) -> Limits {
         let usual = Limits::default();
-        Limits { time: usual.time.min(self.time), idle: usual.idle.min(self.idle), bytes }
+        let time = usual.time.min(self.time);
+        let idle = usual.idle.min(self.idle);
+        Limits { time, idle, bytes }
     }
 }
 
@@ -110,17 +108,18 @@ pub struct Tags {
     pub is_complete: bool,
 }
 
-/// The error of an answer with another status than expected.
+/// Returns the error of an answer with another status than expected.
 pub(crate) fn unexpected(answer: &toolhold_net::requests::Response, what: &str) -> FetchError {
+    let hint = match answer.status() {
+        StatusCode::NOT_FOUND => ": the file doesn't exist, or isn't public",
+        StatusCode::FORBIDDEN => ": access is denied",
+        StatusCode::TOO_MANY_REQUESTS => ": too many requests, try again later",
+        _ => "",
+    };
     FetchError::Status {
         origin: answer.origin().to_owned(),
         status: answer.status().as_u16(),
         what: format!("the request for {what}"),
-        hint: match answer.status() {
-            StatusCode::NOT_FOUND => ": the file doesn't exist, or isn't public".to_owned(),
-            StatusCode::FORBIDDEN => ": access is denied".to_owned(),
-            StatusCode::TOO_MANY_REQUESTS => ": too many requests, try again later".to_owned(),
-            _ => String::new(),
-        },
+        hint: hint.to_owned(),
     }
 }

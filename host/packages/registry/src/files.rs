@@ -18,18 +18,21 @@ const MAX_ENTRIES: usize = 1000;
 /// The most names that an error lists.
 const LISTED: usize = 5;
 
-/// Reads a component and the signature beside it. Blocks.
+/// Reads a component and the signature next to it. Blocks.
 pub(crate) fn read(path: &Path) -> Result<Fetched, FetchError> {
-    let metadata = fs::metadata(path).map_err(|error| file_error(path, missing(path, &error)))?;
-    let path = if metadata.is_dir() { component_in(path)? } else { path.to_owned() };
+    let metadata =
+        fs::metadata(path).map_err(|error| file_error(path, explain_missing(path, &error)))?;
+    let path = if metadata.is_dir() { find_component(path)? } else { path.to_owned() };
     let bytes = file::open(&path)
         .and_then(file::read)
         .map_err(|error| file_error(&path, error.to_string()))?;
-    let mut beside = path.clone().into_os_string();
-    beside.push(".minisig");
-    let beside = PathBuf::from(beside);
-    let signature = read_if_there(&beside, MAX_SIGNATURE)
-        .map_err(|error| file_error(&beside, error.to_string()))?;
+
+    let mut signature_path = path.clone().into_os_string();
+    signature_path.push(".minisig");
+    let signature_path = PathBuf::from(signature_path);
+    let signature = read_if_there(&signature_path, MAX_SIGNATURE)
+        .map_err(|error| file_error(&signature_path, error.to_string()))?;
+
     let exact = fs::canonicalize(&path).map_err(|error| file_error(&path, error.to_string()))?;
     Fetched::new(bytes, Source::Path(exact), signature.into_iter().collect())
 }
@@ -38,10 +41,10 @@ fn file_error(path: &Path, why: String) -> FetchError {
     FetchError::File { path: path.display().to_string(), why }
 }
 
-/// The one component in a folder.
-fn component_in(folder: &Path) -> Result<PathBuf, FetchError> {
+/// Finds the only component in a folder.
+fn find_component(folder: &Path) -> Result<PathBuf, FetchError> {
     let entries = fs::read_dir(folder).map_err(|error| file_error(folder, error.to_string()))?;
-    let mut found: Vec<PathBuf> = Vec::new();
+    let mut components: Vec<PathBuf> = Vec::new();
     for (index, entry) in entries.enumerate() {
         if index == MAX_ENTRIES {
             let why = format!(
@@ -52,12 +55,12 @@ fn component_in(folder: &Path) -> Result<PathBuf, FetchError> {
         }
         let path = entry.map_err(|error| file_error(folder, error.to_string()))?.path();
         if path.extension().is_some_and(|extension| extension == "wasm") && path.is_file() {
-            found.push(path);
+            components.push(path);
         }
     }
-    found.sort();
-    match found.as_slice() {
-        [one] => Ok(one.clone()),
+    components.sort();
+    match components.as_slice() {
+        [component] => Ok(component.clone()),
         [] => {
             let why = "the folder has no `.wasm` file: run `toolhold plugin build` there first";
             Err(file_error(folder, why.to_owned()))
@@ -79,17 +82,19 @@ fn component_in(folder: &Path) -> Result<PathBuf, FetchError> {
     }
 }
 
-/// Why a path can't be used. A reference without its scheme is read as a path.
-fn missing(path: &Path, error: &std::io::Error) -> String {
-    let text = path.to_string_lossy();
-    let looks_like_host = text.split_once('/').is_some_and(|(first, rest)| {
-        !rest.is_empty() && first.trim_matches('.').contains(['.', ':'])
-    });
-    if error.kind() == ErrorKind::NotFound && looks_like_host {
+/// Explains why a path can't be used. The text may be a reference or a URL without its scheme,
+/// which is read as a path.
+fn explain_missing(path: &Path, error: &std::io::Error) -> String {
+    if error.kind() == ErrorKind::NotFound && starts_with_host(&path.to_string_lossy()) {
         format!("{error}. For a registry or a web server, write oci://… or https://…")
     } else {
         error.to_string()
     }
+}
+
+fn starts_with_host(path: &str) -> bool {
+    let Some((first, below)) = path.split_once('/') else { return false };
+    !below.is_empty() && first.trim_matches('.').contains(['.', ':'])
 }
 
 #[cfg(test)]

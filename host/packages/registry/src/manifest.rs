@@ -1,23 +1,22 @@
 //! Parses OCI manifests and indexes, and checks that one describes a plugin.
 
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 
 use crate::reference::{ReferenceError, check_digest};
 
 /// The media types of a plugin in a registry, as the ecosystem uses them.
 pub mod media_types {
-    /// Of a manifest.
+    /// The type of a manifest.
     pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-    /// Of an index, which lists manifests.
+    /// The type of an index, which lists manifests.
     pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
-    /// Of the description of a component.
+    /// The type of the description of a component.
     pub const WASM_CONFIG: &str = "application/vnd.wasm.config.v0+json";
-    /// Of an empty description.
+    /// The type of an empty description.
     pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
-    /// Of a component.
+    /// The type of a component.
     pub const WASM: &str = "application/wasm";
-    /// Of a signature: the type of the artifact and of its only layer.
+    /// The type of a signature: of the artifact and of its only layer.
     pub const SIGNATURE: &str = "application/vnd.toolhold.minisig";
 }
 
@@ -84,7 +83,7 @@ pub(crate) enum ArtifactError {
     LayerSize { size: u64, limit: u64 },
 }
 
-/// A list of manifests: those that refer to another one.
+/// A list of the manifests that refer to another manifest.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Index {
     #[serde(default)]
@@ -92,32 +91,34 @@ pub(crate) struct Index {
 }
 
 impl Manifest {
-    /// Reads a manifest, of the type that the server states.
+    /// Parses a manifest. `content_type` is the type that the server states.
     ///
     /// # Errors
     ///
-    /// Why it isn't one.
-    pub(crate) fn parse(bytes: &[u8], stated: &str) -> Result<Self, ArtifactError> {
-        let stated = stated.split(';').next().unwrap_or_default().trim();
+    /// The bytes aren't a manifest, or are an index.
+    pub(crate) fn parse(bytes: &[u8], content_type: &str) -> Result<Self, ArtifactError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Kind {
             #[serde(default)]
             media_type: Option<String>,
         }
+        // A media type may have parameters after a semicolon.
+        let stated = content_type.split(';').next().unwrap_or_default().trim();
         let kind: Kind = serde_json::from_slice(bytes).map_err(|_| ArtifactError::NotAnObject)?;
-        let own = kind.media_type.as_deref();
-        if LISTS.contains(&stated) || own.is_some_and(|own| LISTS.contains(&own)) {
+        let own = kind.media_type.as_deref().unwrap_or(stated);
+        if LISTS.contains(&stated) || LISTS.contains(&own) {
             return Err(ArtifactError::Index);
         }
         if stated != media_types::MANIFEST {
             return Err(ArtifactError::MediaType(shown(stated)));
         }
-        // A server that calls a manifest something else than it calls itself confuses clients.
-        if let Some(own) = own.filter(|own| *own != stated) {
+        // Clients get confused if the server and the manifest name different types.
+        if own != stated {
             let stated = stated.to_owned();
             return Err(ArtifactError::OwnMediaType { own: shown(own), stated });
         }
+
         let manifest: Self =
             serde_json::from_slice(bytes).map_err(|error| ArtifactError::Invalid(error.line()))?;
         if manifest.schema_version != 2 {
@@ -126,32 +127,33 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The layer with the component.
+    /// Returns the layer with the component, which has at most `limit` bytes.
     ///
     /// # Errors
     ///
-    /// Why this isn't the manifest of a plugin.
-    pub(crate) fn component(&self, most: u64) -> Result<&Descriptor, ArtifactError> {
+    /// The manifest isn't that of a plugin, or the component is too large.
+    pub(crate) fn component(&self, limit: u64) -> Result<&Descriptor, ArtifactError> {
         let config = self.config.as_ref().map_or("", |config| &config.media_type);
         if ![media_types::WASM_CONFIG, media_types::EMPTY].contains(&config) {
             return Err(ArtifactError::Config(shown(config)));
         }
-        self.layer(media_types::WASM, most)
+        self.layer(media_types::WASM, limit)
     }
 
-    /// The layer with a signature of the manifest with this digest. `None`: this manifest isn't of
-    /// such a signature.
-    pub(crate) fn signature_of(&self, subject: &str, most: u64) -> Option<&Descriptor> {
+    /// Returns the layer with a signature of the manifest with this digest. Returns `None` if this
+    /// manifest isn't that of such a signature.
+    pub(crate) fn signature_of(&self, signed_digest: &str, limit: u64) -> Option<&Descriptor> {
         let config = self.config.as_ref().map(|config| &*config.media_type);
-        let kind = self.artifact_type.as_deref().or(config);
-        let is_ours = kind == Some(media_types::SIGNATURE)
-            && self.subject.as_ref().is_some_and(|of| of.digest == subject);
-        if !is_ours {
+        let kind = self.artifact_type.as_deref().or(config)?;
+        let subject = self.subject.as_ref()?;
+        if kind != media_types::SIGNATURE || subject.digest != signed_digest {
             return None;
         }
-        self.layer(media_types::SIGNATURE, most).ok()
+        self.layer(media_types::SIGNATURE, limit).ok()
     }
 
+    /// Returns the only layer, if it has the expected type, a valid digest, and at most `limit`
+    /// bytes.
     fn layer(&self, expected: &'static str, limit: u64) -> Result<&Descriptor, ArtifactError> {
         let [layer] = self.layers.as_slice() else {
             return Err(ArtifactError::Layers(self.layers.len()));
@@ -168,13 +170,12 @@ impl Manifest {
     }
 }
 
-/// The digest of bytes, in the form of a manifest.
-pub(crate) fn digest(bytes: &[u8]) -> String {
-    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+/// Returns the digest of bytes in the form of a manifest: `sha256:` and hexadecimal digits.
+pub(crate) fn digest_of(bytes: &[u8]) -> String {
+    format!("sha256:{}", toolhold_component::file::digest(bytes))
 }
 
-/// A registry's word in one bounded line.
+/// Returns a registry's text as one bounded line.
 pub(crate) fn shown(text: &str) -> String {
     toolhold_contract::text::neutral_line(toolhold_contract::text::cut(text, 100))
 }

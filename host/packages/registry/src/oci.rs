@@ -3,7 +3,9 @@
 use http::header::{ACCEPT, CONTENT_TYPE, LINK};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde::Deserialize;
-use toolhold_net::requests::{Credential, Limits, OutboundClient, Request, Response};
+use toolhold_net::requests::{
+    Credential, Limits, OutboundClient, OutboundError, Request, Response, same_origin,
+};
 use url::Url;
 
 use crate::challenge::{Challenge, may_get_password};
@@ -12,7 +14,7 @@ use crate::error::FetchError;
 use crate::fetched::{
     FetchOptions, Fetched, MAX_SIGNATURE, MAX_SIGNATURES, PURPOSE, Tags, unexpected,
 };
-use crate::manifest::{Descriptor, Index, Manifest, digest, media_types};
+use crate::manifest::{Descriptor, Index, Manifest, digest_of, media_types, shown};
 use crate::reference::{Reference, check_digest, check_tag};
 use crate::source::Source;
 
@@ -26,9 +28,14 @@ const MAX_TOKEN: usize = 16 << 10;
 /// The most manifests that are looked at for signatures.
 const MAX_REFERRERS: usize = 32;
 
-/// Tags of a page, pages, and bytes of a page.
+/// The number of tags that one page is asked for.
 const PAGE: usize = 100;
+
+/// The most pages of tags, and the most tags.
 const MAX_PAGES: usize = 20;
+const MAX_TAGS: usize = MAX_PAGES * PAGE;
+
+/// Largest page, in bytes.
 const MAX_PAGE: u64 = 1 << 20;
 
 /// The header in which a registry states the digest of a manifest.
@@ -43,8 +50,8 @@ pub(crate) struct Session<'a> {
     authorization: Option<Credential>,
 }
 
-/// A manifest as it came, with its digest.
-struct Received {
+/// The bytes of a manifest as the registry sent them, with their digest.
+struct ReceivedManifest {
     bytes: Vec<u8>,
     digest: String,
     media_type: String,
@@ -59,96 +66,106 @@ impl<'a> Session<'a> {
         Ok(Self { door, reference, options, base: reference.base()?, authorization: None })
     }
 
-    /// Fetches the component with its signatures. Only the first request may name a tag: all others
-    /// name digests, so a tag that changes meanwhile changes nothing.
+    /// Fetches the component with its signatures. Only the first request may name a tag. The other
+    /// requests name digests, so a change of the tag in the meantime has no effect.
     pub(crate) async fn fetch(
         mut self,
         progress: &(dyn Fn(u64, Option<u64>) + Send + Sync),
     ) -> Result<Fetched, FetchError> {
-        let limits = self.options.small(MAX_MANIFEST);
-        let received = self.manifest(self.reference.version(), limits).await?;
+        let manifest_limits = self.options.small(MAX_MANIFEST);
+        let received = self.fetch_manifest(self.reference.version(), manifest_limits).await?;
+        let limits = self.options.component();
         let manifest = Manifest::parse(&received.bytes, &received.media_type)
             .map_err(|error| self.refused("the manifest", error))?;
         let layer = manifest
-            .component(self.options.component().bytes)
+            .component(limits.bytes)
             .map_err(|error| self.refused("the manifest", error))?;
-        let limits = self.options.component();
-        let bytes = self.blob("the component", layer, limits, progress).await?;
-        let signatures = self.signatures(&received.digest).await?;
+        let bytes = self.fetch_blob("the component", layer, limits, progress).await?;
+        let signatures = self.fetch_signatures(&received.digest).await?;
         let resolved = Source::Oci(self.reference.with_digest(&received.digest));
         Fetched::new(bytes, resolved, signatures)
     }
 
-    /// The tags, page by page.
+    /// Fetches the tags, page by page.
     pub(crate) async fn tags(mut self) -> Result<Tags, FetchError> {
         #[derive(Deserialize)]
         struct Page {
             #[serde(default)]
             tags: Option<Vec<String>>,
         }
-        let mut found = Vec::new();
-        let mut next = self.url(&format!("tags/list?n={PAGE}"))?;
-        let path = next.path().to_owned();
+        let mut tags = Vec::new();
+        let mut url = self.url(&format!("tags/list?n={PAGE}"))?;
+        let path = url.path().to_owned();
         for _ in 0..MAX_PAGES {
-            let answer = self.get(&next, &[], self.options.small(MAX_PAGE)).await?;
+            let answer = self.get(&url, &[], self.options.small(MAX_PAGE)).await?;
             if answer.status() != StatusCode::OK {
                 return Err(unexpected(&answer, "the tags"));
             }
-            let link = answer.headers().get(LINK).and_then(next_page);
-            let page = answer.bytes(&|_, _| {}).await?;
-            let page: Page = serde_json::from_slice(&page)
+            let link = answer.headers().get(LINK).and_then(parse_next_page);
+            let bytes = answer.bytes(&|_, _| {}).await?;
+            let page: Page = serde_json::from_slice(&bytes)
                 .map_err(|_| self.refused("the list of tags", "it isn't valid JSON"))?;
-            let tags = page.tags.unwrap_or_default();
-            // More tags than requested on a page, or an invalid one: no registry sends that.
-            found.extend(
-                tags.into_iter().take(MAX_PAGES * PAGE).filter_map(|tag| check_tag(&tag).ok()),
-            );
-            if found.len() >= MAX_PAGES * PAGE {
-                found.truncate(MAX_PAGES * PAGE);
-                return Ok(Tags { tags: found, is_complete: false });
+
+            // No honest registry sends more tags than requested on a page, or an invalid tag.
+            let page_tags = page.tags.unwrap_or_default().into_iter().take(MAX_TAGS);
+            tags.extend(page_tags.filter_map(|tag| check_tag(&tag).ok()));
+            if tags.len() >= MAX_TAGS {
+                tags.truncate(MAX_TAGS);
+                return Ok(Tags { tags, is_complete: false });
             }
-            let Some(link) = link else { return Ok(Tags { tags: found, is_complete: true }) };
-            let url = self.base.join(&link).ok().filter(|url| {
-                toolhold_net::requests::same_origin(url, &self.base) && url.path() == path
-            });
-            next = url.ok_or_else(|| {
-                self.refused("the list of tags", "its next page is on another server")
-            })?;
+
+            let Some(link) = link else { return Ok(Tags { tags, is_complete: true }) };
+            url = match self.base.join(&link) {
+                Ok(next) if same_origin(&next, &self.base) && next.path() == path => next,
+                _ => {
+                    let why = "its next page is on another server";
+                    return Err(self.refused("the list of tags", why));
+                }
+            };
         }
-        Ok(Tags { tags: found, is_complete: false })
+        Ok(Tags { tags, is_complete: false })
     }
 
-    /// A manifest by its tag or digest.
-    async fn manifest(&mut self, version: &str, limits: Limits) -> Result<Received, FetchError> {
+    /// Fetches a manifest by its tag or digest.
+    async fn fetch_manifest(
+        &mut self,
+        version: &str,
+        limits: Limits,
+    ) -> Result<ReceivedManifest, FetchError> {
         let url = self.url(&format!("manifests/{version}"))?;
-        // An index is asked for too, so that the error says that it is one.
+        // The request accepts an index, too, so that the error names it.
         let accepted = [media_types::MANIFEST, media_types::INDEX];
         let answer = self.get(&url, &accepted, limits).await?;
         if answer.status() != StatusCode::OK {
             return Err(unexpected(&answer, &format!("the manifest of {}", self.reference)));
         }
-        self.received(answer, version).await
+        self.receive_manifest(answer, version).await
     }
 
-    async fn received(&self, answer: Response, version: &str) -> Result<Received, FetchError> {
-        // A registry may also state a digest of another algorithm.
-        let stated =
-            header(&answer, &CONTENT_DIGEST).filter(|stated| stated.starts_with("sha256:"));
+    /// Receives a manifest, and compares its digest with the requested and the stated one.
+    async fn receive_manifest(
+        &self,
+        answer: Response,
+        version: &str,
+    ) -> Result<ReceivedManifest, FetchError> {
+        let requested_digest = check_digest(version).ok();
+        let stated_digest = header(&answer, &CONTENT_DIGEST);
         let media_type = header(&answer, &CONTENT_TYPE).unwrap_or_default();
         let bytes = answer.bytes(&|_, _| {}).await?;
-        let digest = digest(&bytes);
-        let named = check_digest(version).ok();
-        let differs = named.iter().chain(&stated).find(|expected| **expected != digest);
-        if let Some(expected) = differs {
-            let expected = crate::manifest::shown(expected);
-            let why = format!("its digest is {digest}, but {expected} was requested");
-            return Err(self.refused("the manifest", why));
+        let digest = digest_of(&bytes);
+        for expected in requested_digest.iter().chain(&stated_digest) {
+            // A registry may also state a digest of another algorithm.
+            if expected.starts_with("sha256:") && *expected != digest {
+                let expected_digest = shown(expected);
+                let why = format!("its digest is {digest}, but {expected_digest} was requested");
+                return Err(self.refused("the manifest", why));
+            }
         }
-        Ok(Received { bytes, digest, media_type })
+        Ok(ReceivedManifest { bytes, digest, media_type })
     }
 
-    /// A blob, compared with its description.
-    async fn blob(
+    /// Fetches a blob, and compares it with its description.
+    async fn fetch_blob(
         &mut self,
         what: &str,
         descriptor: &Descriptor,
@@ -166,46 +183,48 @@ impl<'a> Session<'a> {
             let why = format!("it has {} bytes, but {size} in its manifest", bytes.len());
             return Err(self.refused(what, why));
         }
-        let found = digest(&bytes);
-        if found != descriptor.digest {
-            let why = format!("its digest is {found}, but {} in its manifest", descriptor.digest);
+        let digest = digest_of(&bytes);
+        if digest != descriptor.digest {
+            let why = format!("its digest is {digest}, but {} in its manifest", descriptor.digest);
             return Err(self.refused(what, why));
         }
         Ok(bytes)
     }
 
-    /// The signatures of a manifest: artifacts that refer to it. Other artifacts are passed over.
-    async fn signatures(&mut self, subject: &str) -> Result<Vec<Vec<u8>>, FetchError> {
-        let mut found = Vec::new();
-        for descriptor in self.referrers(subject).await? {
-            if found.len() == MAX_SIGNATURES {
+    /// Fetches the signatures of a manifest: artifacts that refer to it. Other artifacts are passed
+    /// over.
+    async fn fetch_signatures(&mut self, subject: &str) -> Result<Vec<Vec<u8>>, FetchError> {
+        let mut signatures = Vec::new();
+        for descriptor in self.fetch_referrers(subject).await? {
+            if signatures.len() == MAX_SIGNATURES {
                 break;
             }
             if check_digest(&descriptor.digest).is_err() {
                 continue;
             }
             let limits = self.options.small(MAX_MANIFEST);
-            let received = self.manifest(&descriptor.digest, limits).await?;
+            let received = self.fetch_manifest(&descriptor.digest, limits).await?;
             let Ok(manifest) = Manifest::parse(&received.bytes, &received.media_type) else {
                 continue;
             };
             if let Some(layer) = manifest.signature_of(subject, MAX_SIGNATURE) {
                 let limits = self.options.small(MAX_SIGNATURE);
-                found.push(self.blob("a signature", layer, limits, &|_, _| {}).await?);
+                let signature = self.fetch_blob("a signature", layer, limits, &|_, _| {}).await?;
+                signatures.push(signature);
             }
         }
-        Ok(found)
+        Ok(signatures)
     }
 
-    /// Lists the manifests that refer to a manifest. Older registries have a tag with this list
-    /// instead of a list of their own.
-    async fn referrers(&mut self, subject: &str) -> Result<Vec<Descriptor>, FetchError> {
+    /// Fetches the list of the manifests that refer to a manifest. Older registries don't have such
+    /// a list, and may have it as the content of a tag.
+    async fn fetch_referrers(&mut self, subject: &str) -> Result<Vec<Descriptor>, FetchError> {
         let kind = media_types::SIGNATURE;
         let list = self.url(&format!("referrers/{subject}?artifactType={kind}"))?;
         let tag = self.url(&format!("manifests/{}", subject.replace(':', "-")))?;
+        let limits = self.options.small(MAX_MANIFEST);
         for url in [list, tag] {
-            let answer =
-                self.get(&url, &[media_types::INDEX], self.options.small(MAX_MANIFEST)).await?;
+            let answer = self.get(&url, &[media_types::INDEX], limits).await?;
             match answer.status() {
                 StatusCode::OK => {}
                 // Registries without the list answer in these ways.
@@ -217,8 +236,8 @@ impl<'a> Session<'a> {
             let bytes = answer.bytes(&|_, _| {}).await?;
             let index: Index = serde_json::from_slice(&bytes)
                 .map_err(|_| self.refused("the list of signatures", "it isn't an index"))?;
-            // The type in an entry isn't reliable, so it only says which ones are looked at first.
             let mut entries = index.manifests;
+            // The type in an entry isn't reliable, so entries with the type only come first.
             entries.sort_by_key(|entry| entry.artifact_type.as_deref() != Some(kind));
             entries.truncate(MAX_REFERRERS);
             return Ok(entries);
@@ -226,14 +245,14 @@ impl<'a> Session<'a> {
         Ok(Vec::new())
     }
 
-    /// Sends a GET; after 401 once more, with the credential that the registry asks for.
+    /// Sends a GET. After a 401, sends it once more with the credential that the registry asks for:
+    /// a token may have expired since the last request.
     async fn get(
         &mut self,
         url: &Url,
         accepted: &[&'static str],
         limits: Limits,
     ) -> Result<Response, FetchError> {
-        // A token may have expired since the last request.
         let mut is_second = false;
         loop {
             let mut request = Request::get(PURPOSE, url.as_str())?
@@ -243,10 +262,9 @@ impl<'a> Session<'a> {
                 request = request.header(ACCEPT, HeaderValue::from_static(media_type));
             }
             let answer = self.door.send(request).await?;
-            // Only the registry's own challenge counts, not that of a place it redirects to.
-            let is_asked = answer.status() == StatusCode::UNAUTHORIZED
-                && toolhold_net::requests::same_origin(answer.url(), &self.base);
-            if !is_asked {
+            // A challenge by a server that the registry redirects to has no effect.
+            let is_from_registry = same_origin(answer.url(), &self.base);
+            if answer.status() != StatusCode::UNAUTHORIZED || !is_from_registry {
                 return Ok(answer);
             }
             if is_second {
@@ -268,7 +286,7 @@ impl<'a> Session<'a> {
                 other => Err(self.login_error(Some(other))),
             },
             Some(Challenge::Bearer { realm, service }) => {
-                self.token(&realm, service.as_deref(), login).await
+                self.fetch_token(&realm, service.as_deref(), login).await
             }
             None => Err(FetchError::Login {
                 registry: self.reference.registry().to_owned(),
@@ -279,57 +297,55 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A token for reading this repository.
-    async fn token(
+    /// Fetches a token for reading this repository. `login` is the login for the registry.
+    async fn fetch_token(
         &self,
         realm: &str,
         service: Option<&str>,
         login: Login,
     ) -> Result<Credential, FetchError> {
         let mut url = Url::parse(realm).map_err(|_| {
-            let why = format!("`{}` isn't a URL", crate::manifest::shown(realm));
+            let why = format!("`{}` isn't a URL", shown(realm));
             self.refused("the token server", why)
         })?;
-        let own = self.options.credentials.login(&authority(&url));
+        let host = authority(&url);
         url.query_pairs_mut()
             .extend_pairs(service.map(|service| ("service", service)))
             .append_pair("scope", &format!("repository:{}:pull", self.reference.name()));
-        // A login for that host names it.
-        let is_named = matches!(own, Login::Basic(_));
-        let named: Vec<&Url> =
-            [Some(&self.base), is_named.then_some(&url)].into_iter().flatten().collect();
-        let is_trusted = may_get_password(&self.base, &url);
-        let value = match (&login, own) {
-            (Login::Basic(value), _) if is_trusted => Some(value.clone()),
+
+        let host_login = self.options.credentials.login(&host);
+        let mut named_urls = vec![&self.base];
+        // Your file with logins names the host, so you chose it.
+        if matches!(host_login, Login::Basic(_)) {
+            named_urls.push(&url);
+        }
+        let password = match (&login, host_login) {
+            (Login::Basic(value), _) if may_get_password(&self.base, &url) => Some(value.clone()),
             (_, Login::Basic(value)) => Some(value),
             _ => None,
         };
-        let has_password = value.is_some();
-        let credential = value.map(|value| Credential::new(&url, value));
-        let request = Request::chosen_by_server(PURPOSE, Method::GET, url.as_str(), &named)?
+        let is_withheld = matches!(login, Login::Basic(_)) && password.is_none();
+        let credential = password.map(|value| Credential::new(&url, value));
+        let request = Request::chosen_by_server(PURPOSE, Method::GET, url.as_str(), &named_urls)?
             .credential(credential)
             .limits(self.options.small(MAX_TOKEN_ANSWER));
         let answer = self.door.send(request).await?;
-        if answer.status() != StatusCode::OK {
-            if matches!(login, Login::Basic(_)) && !has_password {
-                return Err(FetchError::Login {
-                    registry: self.reference.registry().to_owned(),
-                    hint: format!(
-                        "its tokens come from another host, {host}, which doesn't get the \
-                         password. If you trust {host}, write an entry for it below `auths` in \
-                         {file}",
-                        host = authority(&url),
-                        file = self.options.credentials.place()
-                    ),
-                });
-            }
-            return match answer.status() {
-                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                    Err(self.login_error(Some(login)))
-                }
-                _ => Err(unexpected(&answer, "a token")),
-            };
+        match answer.status() {
+            StatusCode::OK => self.receive_token(answer).await,
+            _ if is_withheld => Err(FetchError::Login {
+                registry: self.reference.registry().to_owned(),
+                hint: format!(
+                    "its tokens come from another host, {host}, which doesn't get the password. If \
+                     you trust {host}, write an entry for it below `auths` in {file}",
+                    file = self.options.credentials.place()
+                ),
+            }),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.login_error(Some(login))),
+            _ => Err(unexpected(&answer, "a token")),
         }
+    }
+
+    async fn receive_token(&self, answer: Response) -> Result<Credential, FetchError> {
         #[derive(Deserialize)]
         struct Answer {
             #[serde(default)]
@@ -349,7 +365,8 @@ impl<'a> Session<'a> {
         Ok(Credential::new(&self.base, value))
     }
 
-    /// Why a login is needed. `login`: the known login. `None`: the registry refused the known one.
+    /// Returns the error that a login is needed. `login` is the login for the registry, or `None`
+    /// if the registry refused it.
     fn login_error(&self, login: Option<Login>) -> FetchError {
         let registry = self.reference.registry();
         let file = self.options.credentials.place();
@@ -368,9 +385,10 @@ impl<'a> Session<'a> {
         FetchError::Login { registry: registry.to_owned(), hint }
     }
 
-    fn url(&self, below: &str) -> Result<Url, FetchError> {
-        let url = self.base.join(&format!("/v2/{}/{below}", self.reference.name()));
-        url.map_err(|error| toolhold_net::requests::OutboundError::Url(error.to_string()).into())
+    /// Returns a URL of the repository.
+    fn url(&self, path: &str) -> Result<Url, FetchError> {
+        let url = self.base.join(&format!("/v2/{}/{path}", self.reference.name()));
+        url.map_err(|error| OutboundError::Url(error.to_string()).into())
     }
 
     fn refused(&self, what: &str, why: impl ToString) -> FetchError {
@@ -387,15 +405,19 @@ fn header(answer: &Response, name: &HeaderName) -> Option<String> {
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
-/// Host and port of a URL, without the usual port.
+/// Returns the host of a URL, with its port if that isn't the usual one.
 fn authority(url: &Url) -> String {
     let origin = toolhold_net::requests::origin(url);
-    origin.split_once("://").map_or_else(String::new, |(_, authority)| authority.to_owned())
+    match origin.split_once("://") {
+        Some((_, authority)) => authority.to_owned(),
+        None => String::new(),
+    }
 }
 
-/// The URL of the next page, from a header like `</v2/a/tags/list?last=x>; rel="next"`.
-fn next_page(header: &HeaderValue) -> Option<String> {
+/// Parses the URL of the next page, from a header like `</v2/a/tags/list?last=x>; rel="next"`.
+fn parse_next_page(header: &HeaderValue) -> Option<String> {
     let header = header.to_str().ok()?;
-    let (url, rest) = header.trim().strip_prefix('<')?.split_once('>')?;
-    rest.replace(' ', "").contains("rel=\"next\"").then(|| url.to_owned())
+    let (url, parameters) = header.trim().strip_prefix('<')?.split_once('>')?;
+    let is_next = parameters.replace(' ', "").contains("rel=\"next\"");
+    is_next.then(|| url.to_owned())
 }

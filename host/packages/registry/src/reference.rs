@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use toolhold_component::file::is_sha256;
 use toolhold_net::requests::OutboundError;
 use url::Url;
 
@@ -18,7 +19,8 @@ const SHA256: &str = "sha256:";
 /// An artifact in an OCI registry: `registry/name[:tag][@sha256:…]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
-    /// Whether it is asked for without TLS, which only this machine may be.
+    /// Whether requests to the registry have no TLS. Only a registry on this machine may be asked
+    /// so.
     is_plain: bool,
     registry: String,
     name: String,
@@ -62,78 +64,83 @@ impl Reference {
     ///
     /// A part of it isn't valid, or its registry isn't.
     pub(crate) fn parse(text: &str, is_plain: bool) -> Result<Self, ReferenceError> {
-        let (rest, digest) = match text.split_once('@') {
-            Some((rest, digest)) => (rest, Some(check_digest(digest)?)),
+        let (location, digest) = match text.split_once('@') {
+            Some((location, digest)) => (location, Some(check_digest(digest)?)),
             None => (text, None),
         };
-        let (registry, rest) = rest
-            .split_once('/')
-            .filter(|(registry, rest)| !registry.is_empty() && !rest.is_empty())
-            .ok_or(ReferenceError::NoName)?;
-        let (name, tag) = match rest.split_once(':') {
+        let Some((registry, artifact)) = location.split_once('/') else {
+            return Err(ReferenceError::NoName);
+        };
+        if registry.is_empty() || artifact.is_empty() {
+            return Err(ReferenceError::NoName);
+        }
+        let (name, tag) = match artifact.split_once(':') {
             Some((name, tag)) => (name, Some(check_tag(tag)?)),
-            None => (rest, None),
+            None if digest.is_none() => (artifact, Some(DEFAULT_TAG.to_owned())),
+            None => (artifact, None),
         };
         check_name(name)?;
+
         if registry.contains(['?', '#', '@', '\\', '%']) {
             return Err(ReferenceError::Registry);
         }
-        let scheme = if is_plain { "http" } else { "https" };
-        let url = toolhold_net::requests::check_url(&format!("{scheme}://{registry}/"))?;
+        let url = registry_url(registry, is_plain)?;
+        // The origin has the host in lower case, and no usual port.
         let origin = toolhold_net::requests::origin(&url);
         let registry = origin.split_once("://").map_or(registry, |(_, authority)| authority);
-        let tag = match (tag, &digest) {
-            (None, None) => Some(DEFAULT_TAG.to_owned()),
-            (tag, _) => tag,
-        };
         Ok(Self { is_plain, registry: registry.to_owned(), name: name.to_owned(), tag, digest })
     }
 
-    /// Host and port of the registry.
+    /// Returns the host of the registry, and its port if that isn't the usual one.
     pub fn registry(&self) -> &str {
         &self.registry
     }
 
-    /// The name of the repository.
+    /// Returns the name of the repository.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The tag. `None` if it names a digest alone.
+    /// Returns the tag, or `None` if the reference has a digest alone.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// The digest of the manifest, `sha256:…`.
+    /// Returns the digest of the manifest, `sha256:…`, or `None` if the reference has a tag alone.
     pub fn digest(&self) -> Option<&str> {
         self.digest.as_deref()
     }
 
-    /// The same with the digest of a manifest.
+    /// Returns the same reference with the digest of a manifest.
     #[must_use]
     pub fn with_digest(&self, digest: &str) -> Self {
         Self { digest: Some(digest.to_owned()), ..self.clone() }
     }
 
-    /// The same with another tag and without a digest.
+    /// Returns the same reference with another tag and without a digest.
     ///
     /// # Errors
     ///
     /// The tag isn't valid.
     pub fn with_tag(&self, tag: &str) -> Result<Self, ReferenceError> {
-        Ok(Self { tag: Some(check_tag(tag)?), digest: None, ..self.clone() })
+        let tag = check_tag(tag)?;
+        Ok(Self { tag: Some(tag), digest: None, ..self.clone() })
     }
 
-    /// The version for requests: the digest, otherwise the tag.
+    /// Returns the version for requests: the digest, otherwise the tag.
     pub(crate) fn version(&self) -> &str {
         self.digest.as_deref().or(self.tag.as_deref()).unwrap_or(DEFAULT_TAG)
     }
 
-    /// The URL of the registry.
+    /// Returns the URL of the registry.
     pub(crate) fn base(&self) -> Result<Url, OutboundError> {
-        let scheme = if self.is_plain { "http" } else { "https" };
-        toolhold_net::requests::check_url(&format!("{scheme}://{}/", self.registry))
+        registry_url(&self.registry, self.is_plain)
     }
+}
+
+fn registry_url(registry: &str, is_plain: bool) -> Result<Url, OutboundError> {
+    let scheme = if is_plain { "http" } else { "https" };
+    toolhold_net::requests::check_url(&format!("{scheme}://{registry}/"))
 }
 
 impl fmt::Display for Reference {
@@ -143,32 +150,35 @@ impl fmt::Display for Reference {
         if let Some(tag) = &self.tag {
             write!(f, ":{tag}")?;
         }
-        self.digest.as_ref().map_or(Ok(()), |digest| write!(f, "@{digest}"))
+        if let Some(digest) = &self.digest {
+            write!(f, "@{digest}")?;
+        }
+        Ok(())
     }
 }
 
-/// A digest in its only accepted form.
+/// Checks that a digest is in the only accepted form, and returns it.
 pub(crate) fn check_digest(digest: &str) -> Result<String, ReferenceError> {
     let hex = digest.strip_prefix(SHA256).ok_or(ReferenceError::DigestAlgorithm)?;
-    if hex.len() != 64 || !hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+    if !is_sha256(hex) {
         return Err(ReferenceError::DigestDigits);
     }
     Ok(digest.to_owned())
 }
 
-/// A tag, by the grammar of the specification.
+/// Checks a tag by the grammar of the specification, and returns it.
 pub(crate) fn check_tag(tag: &str) -> Result<String, ReferenceError> {
-    let valid = (1..=MAX_TAG).contains(&tag.len())
-        && !tag.starts_with(['.', '-'])
-        && tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
-    if !valid {
+    let has_valid_length = (1..=MAX_TAG).contains(&tag.len());
+    let has_valid_characters =
+        tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
+    if !has_valid_length || !has_valid_characters || tag.starts_with(['.', '-']) {
         return Err(ReferenceError::Tag);
     }
     Ok(tag.to_owned())
 }
 
-/// A name, by the grammar of the specification: parts of small letters and digits, with `.`, `_`,
-/// `__` or hyphens between them.
+/// Checks a name by the grammar of the specification: parts of small letters and digits, with `.`,
+/// `_`, `__` or hyphens between them.
 fn check_name(name: &str) -> Result<(), ReferenceError> {
     if name.len() > MAX_NAME || !name.split('/').all(is_part_of_name) {
         return Err(ReferenceError::Name);
@@ -179,9 +189,11 @@ fn check_name(name: &str) -> Result<(), ReferenceError> {
 fn is_part_of_name(part: &str) -> bool {
     part.starts_with(is_letter_of_name)
         && part.ends_with(is_letter_of_name)
-        && part.split(is_letter_of_name).all(|between| {
-            matches!(between, "" | "." | "_" | "__") || between.bytes().all(|byte| byte == b'-')
-        })
+        && part.split(is_letter_of_name).all(is_separator_of_name)
+}
+
+fn is_separator_of_name(between: &str) -> bool {
+    matches!(between, "" | "." | "_" | "__") || between.bytes().all(|byte| byte == b'-')
 }
 
 fn is_letter_of_name(letter: char) -> bool {

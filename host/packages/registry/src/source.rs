@@ -11,7 +11,7 @@ use url::Url;
 use crate::error::FetchError;
 use crate::reference::{Reference, ReferenceError};
 
-/// Bytes of a source, and of one that an error shows.
+/// Most bytes of a source, and of a source that an error shows.
 const MAX_SOURCE: usize = 4096;
 const SHOWN: usize = 200;
 
@@ -55,14 +55,11 @@ impl Source {
     /// [`FetchError::Source`]: what is wrong, and what to write.
     pub fn parse(text: &str) -> Result<Self, FetchError> {
         Self::read(text).map_err(|error| {
-            // No error repeats a user's name and password: they end at the last `@` of the host.
-            let login = text.split_once("://").and_then(|(_, rest)| {
-                let host = &rest[..rest.find('/').unwrap_or(rest.len())];
-                host.rfind('@').map(|end| &host[..=end])
-            });
+            // No error repeats a user's name and password.
+            let text_without_login = without_login(text, text);
             FetchError::Source {
-                text: neutral_line(cut(&remove_login(text, login), SHOWN)),
-                why: remove_login(&error.to_string(), login),
+                text: neutral_line(cut(&text_without_login, SHOWN)),
+                why: without_login(&error.to_string(), text),
             }
         })
     }
@@ -88,14 +85,26 @@ impl Source {
         })
     }
 
-    /// Whether it names its content: the same source never gives another component.
+    /// Checks whether the source names its content, so that it never gives another component.
     pub fn is_pinned(&self) -> bool {
         matches!(self, Self::Oci(reference) if reference.digest().is_some())
     }
 }
 
-fn remove_login(text: &str, login: Option<&str>) -> String {
-    login.map_or(text.to_owned(), |login| text.replace(login, ""))
+/// Returns a text without the login that a source has.
+fn without_login(text: &str, source: &str) -> String {
+    match find_login(source) {
+        Some(login) => text.replace(login, ""),
+        None => text.to_owned(),
+    }
+}
+
+/// Returns the user's name and password of a source. They end at the last `@` of the host.
+fn find_login(source: &str) -> Option<&str> {
+    let (_, location) = source.split_once("://")?;
+    let host = location.split('/').next()?;
+    let end = host.rfind('@')?;
+    Some(&host[..=end])
 }
 
 impl FromStr for Source {
@@ -106,7 +115,7 @@ impl FromStr for Source {
     }
 }
 
-/// As it is written.
+/// The text that [`Source::parse`] reads.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

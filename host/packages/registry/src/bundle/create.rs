@@ -43,8 +43,8 @@ enum Source {
 ///
 /// # Errors
 ///
-/// A name isn't one that a bundle may have, or comes twice; a file can't be read, changes
-/// meanwhile, or is too large; the bundle can't be written. Nothing is left then.
+/// A name is not allowed in a bundle, or comes twice; a file can't be read, changes meanwhile, or
+/// is too large; the bundle can't be written. No file is left then.
 pub fn create(
     path: &Path,
     mut entries: Vec<NewEntry>,
@@ -57,56 +57,70 @@ pub fn create(
         )));
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut listed = Vec::new();
+    let mut index_entries = Vec::new();
     let mut sources = Vec::new();
     for entry in entries {
         let mut source = Source::open(entry.content)?;
-        let (length, sha256) = source.pass(&mut io::sink())?;
-        listed.push(IndexEntry { name: entry.name, length, sha256 });
+        let (length, sha256) = source.copy_to(&mut io::sink())?;
+        index_entries.push(IndexEntry { name: entry.name, length, sha256 });
         sources.push(source);
     }
-    let index = Index::new(listed)?;
-    let bytes = serde_json::to_vec_pretty(&index).map_err(|error| {
+    let index = Index::new(index_entries)?;
+    let index_json = serde_json::to_vec_pretty(&index).map_err(|error| {
         BundleError::Refused(format!("the bundle's index can't be written: {error}"))
     })?;
-    let signature = Signature::sign(&bytes, &Statement::Bundle.to_string(), key)?.to_string();
-    files::write_new(path, |out| {
-        write_entry(out, INDEX, &bytes)?;
+    let signature = Signature::sign(&index_json, &Statement::Bundle.to_string(), key)?.to_string();
+
+    let result: Result<(), WriteError> = files::write_new(path, |out| {
+        write_entry(out, INDEX, &index_json)?;
         write_entry(out, SIGNATURE, signature.as_bytes())?;
-        for (entry, source) in index.files.iter().zip(&mut sources) {
-            out.write_all(&header(&entry.name, entry.length))?;
-            if source.pass(out)? != (entry.length, entry.sha256.clone()) {
-                let reason = format!("`{}` changed while it was read; try again", entry.name);
-                return Err(Failure::Bundle(BundleError::Refused(reason)));
-            }
-            pad(out, entry.length)?;
-        }
+        write_sources(out, &index, &mut sources)?;
         out.write_all(&[0; END as usize])?;
         Ok(())
-    })
-    .map_err(|failure| match failure {
-        Failure::Write(error) => BundleError::file(path, error),
-        Failure::Bundle(error) => error,
-    })?;
-    Ok(index)
+    });
+    match result {
+        Ok(()) => Ok(index),
+        Err(WriteError::Io(error)) => Err(BundleError::file(path, error)),
+        Err(WriteError::Bundle(error)) => Err(error),
+    }
 }
 
-/// The bundle can't be written, or something else is wrong.
-enum Failure {
-    Write(io::Error),
+/// A reason why a bundle wasn't written.
+enum WriteError {
+    /// The bundle's own file can't be written.
+    Io(io::Error),
+    /// A file for the bundle can't be read, or changed.
     Bundle(BundleError),
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for WriteError {
     fn from(error: io::Error) -> Self {
-        Self::Write(error)
+        Self::Io(error)
     }
 }
 
-impl From<BundleError> for Failure {
+impl From<BundleError> for WriteError {
     fn from(error: BundleError) -> Self {
         Self::Bundle(error)
     }
+}
+
+/// Writes the files of the index. Each file has to be as it was when the index was made.
+fn write_sources(
+    out: &mut impl Write,
+    index: &Index,
+    sources: &mut [Source],
+) -> Result<(), WriteError> {
+    for (entry, source) in index.files.iter().zip(sources) {
+        out.write_all(&header(&entry.name, entry.length))?;
+        let (length, sha256) = source.copy_to(out)?;
+        if length != entry.length || sha256 != entry.sha256 {
+            let reason = format!("`{}` changed while it was read; try again", entry.name);
+            return Err(BundleError::Refused(reason).into());
+        }
+        pad(out, entry.length)?;
+    }
+    Ok(())
 }
 
 fn write_entry(out: &mut impl Write, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -116,8 +130,11 @@ fn write_entry(out: &mut impl Write, name: &str, bytes: &[u8]) -> io::Result<()>
     pad(out, length)
 }
 
+/// Writes the padding behind a content of this length.
 fn pad(out: &mut impl Write, length: u64) -> io::Result<()> {
-    io::copy(&mut io::repeat(0).take(padded(length) - length), out).map(drop)
+    let mut zeros = io::repeat(0).take(padded(length) - length);
+    io::copy(&mut zeros, out)?;
+    Ok(())
 }
 
 impl Source {
@@ -132,11 +149,11 @@ impl Source {
         })
     }
 
-    /// Reads all of it from the beginning and writes it. Returns its length and digest.
-    fn pass(&mut self, out: &mut impl Write) -> Result<(u64, String), BundleError> {
+    /// Copies the whole content, from its start. Returns its length and digest.
+    fn copy_to(&mut self, out: &mut impl Write) -> Result<(u64, String), BundleError> {
         match self {
-            Self::Bytes(bytes) => pass(bytes, out),
-            Self::File(file, path) => pass(file, out).map_err(|error| match error {
+            Self::Bytes(bytes) => copy_bounded(bytes, out),
+            Self::File(file, path) => copy_bounded(file, out).map_err(|error| match error {
                 BundleError::File { error, .. } => BundleError::file(path, error),
                 other => other,
             }),
@@ -144,10 +161,14 @@ impl Source {
     }
 }
 
-fn pass(from: &mut (impl Read + Seek), out: &mut impl Write) -> Result<(u64, String), BundleError> {
-    from.rewind().map_err(bundle_failure)?;
-    let (length, digest) =
-        copy_hashed(&mut from.take(MAX_ENTRY + 1), out).map_err(bundle_failure)?;
+/// Copies a content from its start, if it isn't too large. Returns its length and digest.
+fn copy_bounded(
+    from: &mut (impl Read + Seek),
+    out: &mut impl Write,
+) -> Result<(u64, String), BundleError> {
+    from.rewind().map_err(bundle_error)?;
+    let mut content = from.take(MAX_ENTRY + 1);
+    let (length, digest) = copy_hashed(&mut content, out).map_err(bundle_error)?;
     if length > MAX_ENTRY {
         return Err(BundleError::Refused(format!(
             "a file is too large; the limit is {MAX_ENTRY} bytes"
@@ -156,26 +177,26 @@ fn pass(from: &mut (impl Read + Seek), out: &mut impl Write) -> Result<(u64, Str
     Ok((length, digest))
 }
 
-fn bundle_failure(error: io::Error) -> BundleError {
+fn bundle_error(error: io::Error) -> BundleError {
     BundleError::file("the bundle".as_ref(), error)
 }
 
-/// Copies all, and returns its length and digest.
+/// Copies all bytes, and returns their number and their SHA-256.
 pub(crate) fn copy_hashed(from: &mut impl Read, to: &mut impl Write) -> io::Result<(u64, String)> {
     let mut buffer = vec![0; 128 << 10];
     let mut hasher = Sha256::new();
     let mut length = 0;
     loop {
-        let read = match from.read(&mut buffer) {
+        let count = match from.read(&mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            read => read?,
+            result => result?,
         };
-        if read == 0 {
+        if count == 0 {
             break;
         }
-        hasher.update(&buffer[..read]);
-        to.write_all(&buffer[..read])?;
-        length += read as u64;
+        hasher.update(&buffer[..count]);
+        to.write_all(&buffer[..count])?;
+        length += count as u64;
         if length > MAX_BUNDLE {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large"));
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
 
-/// Opens a regular file, and tells its length.
+/// Opens a regular file. Returns the file and its length.
 pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
     // NONBLOCK: opening a FIFO must not wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -18,23 +18,24 @@ pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, metadata.len()))
 }
 
-/// Writes a new file, whose name has to be free. Nobody ever sees half of it.
+/// Writes a new file, whose name has to be free. The file gets this name when it is complete.
 pub(crate) fn write_new<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut io::BufWriter<&File>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(format!(".{}", std::process::id()));
-    let file = OpenOptions::new().write(true).create_new(true).open(&aside)?;
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}", std::process::id()));
+    let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
     let mut writer = io::BufWriter::new(&file);
-    let written = write(&mut writer).and_then(|()| {
+    let result = write(&mut writer).and_then(|()| {
         writer.flush()?;
         file.sync_all()?;
-        Ok(rustix::fs::renameat_with(CWD, &aside, CWD, path, RenameFlags::NOREPLACE)
-            .map_err(io::Error::from)?)
+        rustix::fs::renameat_with(CWD, &temporary, CWD, path, RenameFlags::NOREPLACE)
+            .map_err(io::Error::from)?;
+        Ok(())
     });
-    if written.is_err() {
-        let _ = fs::remove_file(&aside);
+    if result.is_err() {
+        let _ = fs::remove_file(&temporary);
     }
-    written
+    result
 }

@@ -1,6 +1,7 @@
 //! The index of a bundle, which its signature is over: the name, length and digest of each file.
 
 use serde::{Deserialize, Serialize};
+use toolhold_component::file::is_sha256;
 use toolhold_contract::text::{cut, neutral_line};
 
 use crate::bundle::name::is_bundled_name;
@@ -28,7 +29,7 @@ pub struct IndexEntry {
     pub name: String,
     /// Its bytes.
     pub length: u64,
-    /// Their SHA-256, in hexadecimal.
+    /// The SHA-256 of the bytes, in hexadecimal.
     pub sha256: String,
 }
 
@@ -99,13 +100,14 @@ impl Index {
                     length: file.length,
                 });
             }
-            let is_hex = file.sha256.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
-            if file.sha256.len() != 64 || !is_hex {
+            if !is_sha256(&file.sha256) {
                 return Err(BundleIndexError::Digest(file.shown_name()));
             }
         }
-        if let Some(pair) = self.files.windows(2).find(|pair| pair[0].name >= pair[1].name) {
-            return Err(BundleIndexError::Order(pair[0].name.clone(), pair[1].name.clone()));
+        for (file, next) in self.files.iter().zip(self.files.iter().skip(1)) {
+            if file.name >= next.name {
+                return Err(BundleIndexError::Order(file.name.clone(), next.name.clone()));
+            }
         }
         let length = self.length();
         if length > MAX_BUNDLE {
@@ -114,9 +116,9 @@ impl Index {
         Ok(self)
     }
 
-    /// The bytes that the files take in the bundle, with their headers and the end.
+    /// Returns the bytes that the files take in the bundle, with their headers and the end.
     pub(crate) fn length(&self) -> u64 {
-        let each = self.files.iter().map(|file| BLOCK as u64 + padded(file.length));
-        each.sum::<u64>() + END
+        let entries: u64 = self.files.iter().map(|file| BLOCK as u64 + padded(file.length)).sum();
+        entries + END
     }
 }

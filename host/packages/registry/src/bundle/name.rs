@@ -9,9 +9,9 @@ const SINGLE: [&str; 4] = ["toolhold.lock", "ceiling.toml", "ceiling.toml.minisi
 /// The folder of plugins.
 pub(crate) const PLUGINS: &str = "plugins";
 
-/// Whether a bundle may have a file of this name: `toolhold.lock`, `ceiling.toml` with its
+/// Checks whether a bundle may have a file of this name: `toolhold.lock`, `ceiling.toml` with its
 /// signature, `filters.toml`, `plugins/NAME.wasm`, and its signatures `plugins/NAME.wasm.minisig`
-/// and `plugins/NAME.wasm.2.minisig` to `9`.
+/// and `plugins/NAME.wasm.2.minisig` to `plugins/NAME.wasm.9.minisig`.
 pub fn is_bundled_name(name: &str) -> bool {
     if SINGLE.contains(&name) {
         return true;
@@ -19,7 +19,7 @@ pub fn is_bundled_name(name: &str) -> bool {
     let Some((PLUGINS, file)) = name.split_once('/') else { return false };
     let component = match file.strip_suffix(".minisig") {
         Some(signed) => match signed.rsplit_once('.') {
-            Some((first, number)) if matches!(number.as_bytes(), [b'2'..=b'9']) => first,
+            Some((component, number)) if matches!(number.as_bytes(), [b'2'..=b'9']) => component,
             _ => signed,
         },
         None => file,

@@ -23,24 +23,24 @@ const LOCK: &str = "bundle.lock";
 pub struct Bundle {
     signer: Signer,
     index: Index,
-    within: PrivateFolder,
+    /// The folder around the folder with the files.
+    parent: PrivateFolder,
     folder: PrivateFolder,
     path: PathBuf,
-    /// Nobody else unpacks one meanwhile.
+    /// The lock prevents another process from unpacking a bundle into the same folder.
     _lock: File,
 }
 
-/// Verifies a bundle and unpacks it into the folder `within`, which is Toolhold's own. It is
-/// refused while another one is unpacked there. Blocks.
+/// Verifies a bundle and unpacks it into the folder `within`, which is Toolhold's own. The bundle
+/// is refused while another bundle is unpacked there. Blocks.
 ///
-/// Index and signature, the headers, the order and the length of the whole are checked before
-/// anything is written; the digest of each file, while it is written.
-///
-/// `today`: in UTC.
+/// The index, its signature, the headers, the order and the length of the whole are checked before
+/// anything is written. The digest of each file is checked while the file is written. `today` is in
+/// UTC.
 ///
 /// # Errors
 ///
-/// The bundle is refused, for the first thing that isn't as it has to be. Nothing is left then.
+/// The bundle is refused because of the first fault. No file is left then.
 pub fn open(
     path: &Path,
     keys: &[TrustedKey],
@@ -53,52 +53,63 @@ pub fn open(
             "it is {length} bytes; the limit is {MAX_BUNDLE}"
         )));
     }
-    let mut tar = Tar { file, at: 0, length };
-    let index = tar.read_small(INDEX, MAX_INDEX).map_err(|error| error.or(path))?;
+    let mut tar = Tar { file, position: 0, length };
+    let index = tar.read_small(INDEX, MAX_INDEX).map_err(|error| error.at(path))?;
     let signature =
-        tar.read_small(SIGNATURE, MAX_SIGNATURE as u64).map_err(|error| error.or(path))?;
+        tar.read_small(SIGNATURE, MAX_SIGNATURE as u64).map_err(|error| error.at(path))?;
     let signer = verify_bundle(&index, &signature, keys, today)?;
-    // The untrusted comment of a signature isn't signed. There is one way to write it.
-    let written = Signature::read(&signature).map(|signature| signature.to_string());
-    if written.as_ref().map(String::as_bytes) != Ok(&*signature) {
-        return Err(BundleError::refused("its signature has a form that Toolhold doesn't write"));
-    }
+    check_written_form(&signature)?;
     let index = Index::read(&index)?;
-    tar.check(&index).map_err(|error| error.or(path))?;
+    tar.check(&index).map_err(|error| error.at(path))?;
 
-    let own = |error| BundleError::file(within, error);
-    let private = PrivateFolder::make(within).map_err(own)?;
-    let lock = private.try_lock(LOCK).map_err(own)?.ok_or_else(|| {
-        BundleError::refused(
-            "another command has a bundle open; wait until that command ends, or end it",
-        )
-    })?;
-    remove(&private).map_err(own)?;
-    let folder = private.folder(UNPACKED).map_err(own)?;
-    let bundle =
-        Bundle { signer, index, within: private, folder, path: within.join(UNPACKED), _lock: lock };
+    let bundle = prepare_folder(within, signer, index)?;
     // On failure, the bundle is dropped with the files that were written.
-    bundle.unpack(&mut tar).map_err(|error| error.or(path))?;
+    bundle.unpack(&mut tar).map_err(|error| error.at(path))?;
     Ok(bundle)
 }
 
+/// Checks that Toolhold would write the signature in the same bytes. Its untrusted comment isn't
+/// signed, so anybody could change the comment otherwise.
+fn check_written_form(signature: &[u8]) -> Result<(), BundleError> {
+    if let Ok(parsed) = Signature::read(signature)
+        && parsed.to_string().as_bytes() == signature
+    {
+        return Ok(());
+    }
+    Err(BundleError::refused("its signature has a form that Toolhold doesn't write"))
+}
+
+/// Locks the folder `within`, and creates an empty folder in it for the files of a bundle.
+fn prepare_folder(within: &Path, signer: Signer, index: Index) -> Result<Bundle, BundleError> {
+    let folder_error = |error| BundleError::file(within, error);
+    let parent = PrivateFolder::make(within).map_err(folder_error)?;
+    let Some(lock) = parent.try_lock(LOCK).map_err(folder_error)? else {
+        return Err(BundleError::refused(
+            "another command has a bundle open; wait until that command ends, or end it",
+        ));
+    };
+    remove_unpacked(&parent).map_err(folder_error)?;
+    let folder = parent.folder(UNPACKED).map_err(folder_error)?;
+    Ok(Bundle { signer, index, parent, folder, path: within.join(UNPACKED), _lock: lock })
+}
+
 impl Bundle {
-    /// The signer of the bundle.
+    /// Returns the signer of the bundle.
     pub fn signer(&self) -> &Signer {
         &self.signer
     }
 
-    /// Its files, by name.
+    /// Returns the files of the bundle, by name.
     pub fn entries(&self) -> &[IndexEntry] {
         &self.index.files
     }
 
-    /// The private folder with its files.
+    /// Returns the path of the private folder with the files.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens one of its files for reading. `None`: it has none of this name.
+    /// Opens a file of the bundle for reading. Returns `None` if no file has this name.
     ///
     /// # Errors
     ///
@@ -106,27 +117,29 @@ impl Bundle {
     pub fn file(&self, name: &str) -> Option<io::Result<File>> {
         self.index.files.iter().find(|entry| entry.name == name)?;
         Some(match name.split_once('/') {
-            Some((folder, file)) => self.folder.folder(folder).and_then(|it| it.file(file)),
+            Some((folder, file)) => self.folder.folder(folder).and_then(|inner| inner.file(file)),
             None => self.folder.file(name),
         })
     }
 
-    fn unpack(&self, tar: &mut Tar) -> Result<(), Wrong> {
+    /// Copies the contents from the tar into the folder, and compares them with the index.
+    fn unpack(&self, tar: &mut Tar) -> Result<(), TarError> {
         for entry in &self.index.files {
+            // The header was checked before.
             tar.skip(BLOCK as u64)?;
-            let mut to = match entry.name.split_once('/') {
+            let mut target = match entry.name.split_once('/') {
                 Some((PLUGINS, file)) => self.folder.folder(PLUGINS)?.updated(file)?,
                 _ => self.folder.updated(&entry.name)?,
             };
-            let (length, digest) = copy_hashed(&mut (&mut tar.file).take(entry.length), &mut to)?;
-            if (length, &digest) != (entry.length, &entry.sha256) {
-                return Err(Wrong::Refused(format!(
+            let mut content = (&mut tar.file).take(entry.length);
+            let (length, digest) = copy_hashed(&mut content, &mut target)?;
+            if length != entry.length || digest != entry.sha256 {
+                return Err(TarError::Refused(format!(
                     "the content of `{}` doesn't match the index",
                     entry.name
                 )));
             }
-            tar.skip(length)?;
-            tar.at += padded(length) - length;
+            tar.skip(padded(length))?;
         }
         Ok(())
     }
@@ -134,26 +147,27 @@ impl Bundle {
 
 impl Drop for Bundle {
     fn drop(&mut self) {
-        let _ = remove(&self.within);
+        let _ = remove_unpacked(&self.parent);
     }
 }
 
 /// Removes the unpacked files, also those that a killed process left.
-fn remove(within: &PrivateFolder) -> io::Result<()> {
-    match within.remove_folder(UNPACKED) {
+fn remove_unpacked(parent: &PrivateFolder) -> io::Result<()> {
+    match parent.remove_folder(UNPACKED) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
+        result => result,
     }
 }
 
 /// A reason why a bundle is refused, or can't be read.
-enum Wrong {
+enum TarError {
     Refused(String),
     Read(io::Error),
 }
 
-impl Wrong {
-    fn or(self, path: &Path) -> BundleError {
+impl TarError {
+    /// Adds the path of the bundle.
+    fn at(self, path: &Path) -> BundleError {
         match self {
             Self::Refused(reason) => BundleError::Refused(reason),
             Self::Read(error) => BundleError::file(path, error),
@@ -161,61 +175,66 @@ impl Wrong {
     }
 }
 
-impl From<io::Error> for Wrong {
+impl From<io::Error> for TarError {
     fn from(error: io::Error) -> Self {
         Self::Read(error)
     }
 }
 
-/// The file, at a place.
+/// The file of a bundle, and the position at which the next bytes are read.
 struct Tar {
     file: File,
-    at: u64,
+    position: u64,
     length: u64,
 }
 
 impl Tar {
-    /// Reads bytes here; there have to be as many.
-    fn read(&mut self, buffer: &mut [u8]) -> Result<(), Wrong> {
-        self.file.seek(SeekFrom::Start(self.at))?;
+    /// Fills the buffer with the next bytes.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<(), TarError> {
+        self.file.seek(SeekFrom::Start(self.position))?;
         match self.file.read_exact(buffer) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(Wrong::Refused("it is cut off".into()));
+                return Err(TarError::Refused("it is cut off".into()));
             }
-            read => read?,
+            result => result?,
         }
-        self.at += buffer.len() as u64;
+        self.position += buffer.len() as u64;
         Ok(())
     }
 
-    /// Goes on, and places the file there.
-    fn skip(&mut self, bytes: u64) -> Result<(), Wrong> {
-        self.at += bytes;
-        self.file.seek(SeekFrom::Start(self.at))?;
+    /// Skips bytes. The file itself is then at the new position, too.
+    fn skip(&mut self, bytes: u64) -> Result<(), TarError> {
+        self.position += bytes;
+        self.file.seek(SeekFrom::Start(self.position))?;
         Ok(())
     }
 
-    /// Reads the padding behind a content of this length.
-    fn read_padding(&mut self, length: u64) -> Result<(), Wrong> {
-        let mut padding = [0; BLOCK];
-        let padding = &mut padding[..usize::try_from(padded(length) - length).unwrap_or(BLOCK)];
+    /// Reads the padding behind a content of this length, and checks that it is zero.
+    fn read_padding(&mut self, length: u64) -> Result<(), TarError> {
+        let size = usize::try_from(padded(length) - length).unwrap_or(BLOCK);
+        let mut block = [0; BLOCK];
+        let padding = &mut block[..size];
         self.read(padding)?;
         if padding.iter().any(|byte| *byte != 0) {
-            return Err(Wrong::Refused("it has bytes between its files".into()));
+            return Err(TarError::Refused("it has bytes between its files".into()));
         }
         Ok(())
     }
 
-    /// Reads the file that has to be here.
-    fn read_small(&mut self, name: &str, limit: u64) -> Result<Vec<u8>, Wrong> {
-        let mut found = [0; BLOCK];
-        self.read(&mut found)?;
-        let length =
-            stated_length(&found).filter(|length| found == header(name, *length)).ok_or_else(
-                || Wrong::Refused(format!("it isn't a bundle, or `{name}` is in the wrong place")),
-            )?;
+    /// Reads the next file, which has to have this name.
+    fn read_small(&mut self, name: &str, limit: u64) -> Result<Vec<u8>, TarError> {
+        let mut block = [0; BLOCK];
+        self.read(&mut block)?;
+        let length = match stated_length(&block) {
+            Some(length) if block == header(name, length) => length,
+            _ => {
+                return Err(TarError::Refused(format!(
+                    "it isn't a bundle, or `{name}` is in the wrong place"
+                )));
+            }
+        };
         if length > limit {
-            return Err(Wrong::Refused(format!(
+            return Err(TarError::Refused(format!(
                 "`{name}` is {length} bytes; the limit is {limit}"
             )));
         }
@@ -225,34 +244,36 @@ impl Tar {
         Ok(bytes)
     }
 
-    /// Checks everything but the contents of the files, and comes back here.
-    fn check(&mut self, index: &Index) -> Result<(), Wrong> {
-        let begin = self.at;
-        let length = begin + index.length();
+    /// Checks everything but the contents of the files, and returns to the position before.
+    fn check(&mut self, index: &Index) -> Result<(), TarError> {
+        let first_file = self.position;
+        let length = first_file + index.length();
         if self.length != length {
-            return Err(Wrong::Refused(format!(
+            return Err(TarError::Refused(format!(
                 "it is {} bytes, but {length} by its index",
                 self.length
             )));
         }
+
         for entry in &index.files {
-            let mut found = [0; BLOCK];
-            self.read(&mut found)?;
-            if found != header(&entry.name, entry.length) {
-                return Err(Wrong::Refused(format!(
+            let mut block = [0; BLOCK];
+            self.read(&mut block)?;
+            if block != header(&entry.name, entry.length) {
+                return Err(TarError::Refused(format!(
                     "there is something else in the place of `{}`",
                     entry.name
                 )));
             }
-            self.at += entry.length;
+            self.position += entry.length;
             self.read_padding(entry.length)?;
         }
+
         let mut end = [0; END as usize];
         self.read(&mut end)?;
         if end.iter().any(|byte| *byte != 0) {
-            return Err(Wrong::Refused("it has bytes after its files".into()));
+            return Err(TarError::Refused("it has bytes after its files".into()));
         }
-        self.at = begin;
+        self.position = first_file;
         Ok(())
     }
 }

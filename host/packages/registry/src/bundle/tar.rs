@@ -7,12 +7,12 @@ pub(crate) const BLOCK: usize = 512;
 /// The bytes at the end, all zero.
 pub(crate) const END: u64 = 2 * BLOCK as u64;
 
-/// The bytes that a content of this length takes.
+/// Returns the bytes that a content of this length takes: whole blocks.
 pub(crate) fn padded(length: u64) -> u64 {
     length.next_multiple_of(BLOCK as u64)
 }
 
-/// The header of a file. `name`: at most 100 bytes. `length`: less than 8 GiB.
+/// Returns the header of a file. `name` has at most 100 bytes. `length` is less than 8 GiB.
 pub(crate) fn header(name: &str, length: u64) -> [u8; BLOCK] {
     let mut header = [0; BLOCK];
     put(&mut header, 0, name);
@@ -21,6 +21,7 @@ pub(crate) fn header(name: &str, length: u64) -> [u8; BLOCK] {
     put(&mut header, 116, "0000000\0");
     put(&mut header, 124, &format!("{length:011o}\0"));
     put(&mut header, 136, "00000000000\0");
+    // The sum is computed with spaces in its own place.
     put(&mut header, 148, "        ");
     put(&mut header, 156, "0");
     put(&mut header, 257, "ustar\0");
@@ -30,11 +31,12 @@ pub(crate) fn header(name: &str, length: u64) -> [u8; BLOCK] {
     header
 }
 
-fn put(header: &mut [u8; BLOCK], at: usize, text: &str) {
-    header[at..at + text.len()].copy_from_slice(text.as_bytes());
+fn put(header: &mut [u8; BLOCK], offset: usize, text: &str) {
+    header[offset..offset + text.len()].copy_from_slice(text.as_bytes());
 }
 
-/// The length that a header says, to be compared with [`header`] as a whole.
+/// Returns the length that a header states, or `None` if it isn't a number. The caller compares the
+/// whole header with [`header`] of this length.
 pub(crate) fn stated_length(header: &[u8; BLOCK]) -> Option<u64> {
     let digits = std::str::from_utf8(&header[124..135]).ok()?;
     u64::from_str_radix(digits, 8).ok()
