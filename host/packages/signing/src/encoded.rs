@@ -7,7 +7,7 @@ use toolhold_contract::text::{cut, neutral_line};
 /// Most bytes of a comment. minisign itself reads 8,192 of a trusted one, and less of others.
 pub(crate) const MAX_COMMENT: usize = 4096;
 
-/// A reason why a text isn't in the form of minisign's files. `what`: the part that isn't.
+/// A reason why a text isn't in the form of minisign's files. `what` is the part with the fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodingError {
     /// A line of base64 has another length.
@@ -55,22 +55,19 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Decodes a line of base64 that has to stand for exactly `N` bytes.
+/// Decodes a line of base64 that has to contain exactly `N` bytes.
 pub(crate) fn decode<const N: usize>(
     line: &str,
     what: &'static str,
 ) -> Result<[u8; N], EncodingError> {
     let length = line.len();
+    // Base64 has four characters for three bytes. A longer line isn't decoded at all.
     let expected = N.div_ceil(3) * 4;
-    // More than that isn't decoded at all.
     if length != expected {
         return Err(EncodingError::Length { what, length, expected });
     }
-    STANDARD
-        .decode(line)
-        .ok()
-        .and_then(|bytes| bytes.try_into().ok())
-        .ok_or(EncodingError::Base64(what))
+    let Ok(bytes) = STANDARD.decode(line) else { return Err(EncodingError::Base64(what)) };
+    bytes.try_into().map_err(|_| EncodingError::Base64(what))
 }
 
 /// Checks that a trusted comment is short enough and has no characters that steer a terminal.
@@ -86,14 +83,19 @@ pub(crate) fn check_comment(comment: &str) -> Result<(), EncodingError> {
     Ok(())
 }
 
-/// The lines of a file, without the ends that minisign itself writes on other systems.
+/// Splits a file into exactly `N` lines, without their ends. minisign writes other line ends on
+/// other systems.
 pub(crate) fn lines<'t, const N: usize>(
     text: &'t str,
     what: &'static str,
 ) -> Result<[&'t str; N], EncodingError> {
     let lines: Vec<&str> = text.lines().take(N + 1).collect();
-    lines.try_into().map_err(|lines: Vec<&str>| match lines.len() {
-        count if count > N => EncodingError::TooManyLines { what, expected: N },
-        count => EncodingError::TooFewLines { what, count, expected: N },
+    lines.try_into().map_err(|lines: Vec<&str>| {
+        let count = lines.len();
+        if count > N {
+            EncodingError::TooManyLines { what, expected: N }
+        } else {
+            EncodingError::TooFewLines { what, count, expected: N }
+        }
     })
 }

@@ -1,5 +1,5 @@
-//! Signs the files of components and ceilings, and reads the signatures beside a file. The user of
-//! the command names them.
+//! Signs the files of components and ceilings, and reads the signatures next to a file. The user of
+//! a command names these files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -15,14 +15,14 @@ use crate::{EXTENSION, MAX_SIGNATURE, SecretKey, Signature, SigningError, Statem
 /// Lines of one signature.
 const SIGNATURE_LINES: usize = 4;
 
-/// Signs the component in a file. The signature is written beside it, in place of an older one.
-/// Returns its path. Blocks.
+/// Signs the component in a file. The signature is written next to it, in place of an older
+/// signature. Returns the signature's path and its statement. Blocks.
 ///
-/// `name`: the plugin's name, for a component whose manifest doesn't say it.
+/// A component without a manifest needs the plugin's `name`.
 ///
 /// # Errors
 ///
-/// The component can't be read, has no name, or another one; the signature can't be written.
+/// The component can't be read, has no name or another name; the signature can't be written.
 pub fn sign_file(
     component: &Path,
     name: Option<&str>,
@@ -34,23 +34,26 @@ pub fn sign_file(
         error,
     })?;
     let signature = Signature::sign(&wasm, &statement.to_string(), key)?;
-    let path = signature_path(component);
-    let written = write_beside(&path, signature.to_string().as_bytes());
-    written.map_err(|error| SigningError::file(&path, error))?;
+    let path = write_signature(component, &signature)?;
     Ok((path, statement))
 }
 
-/// Signs the text of a ceiling. The signature is written beside its file, in place of an older one.
-/// Returns its path. Blocks.
+/// Signs the text of a ceiling. The signature is written next to its file, in place of an older
+/// signature. Returns the signature's path. Blocks.
 ///
 /// # Errors
 ///
 /// The signature can't be made or written.
 pub fn sign_ceiling(file: &Path, text: &str, key: &SecretKey) -> Result<PathBuf, SigningError> {
     let signature = Signature::sign(text.as_bytes(), &Statement::Ceiling.to_string(), key)?;
+    write_signature(file, &signature)
+}
+
+/// Writes the signature of a file next to it. Returns the signature's path.
+fn write_signature(file: &Path, signature: &Signature) -> Result<PathBuf, SigningError> {
     let path = signature_path(file);
-    let written = write_beside(&path, signature.to_string().as_bytes());
-    written.map_err(|error| SigningError::file(&path, error))?;
+    write_public(&path, signature.to_string().as_bytes())
+        .map_err(|error| SigningError::file(&path, error))?;
     Ok(path)
 }
 
@@ -65,14 +68,15 @@ pub fn read_component(path: &Path) -> Result<Vec<u8>, SigningError> {
         .map_err(|error| SigningError::Component { path: path.display().to_string(), error })
 }
 
-/// The path of the signature of a file.
+/// Returns the path of the signature of a file.
 pub fn signature_path(file: &Path) -> PathBuf {
     let mut path = file.as_os_str().to_owned();
     path.push(EXTENSION);
     path.into()
 }
 
-/// Reads the signatures that lie beside a file, in one file, one after the other. Blocks.
+/// Reads the signatures of a file. They are in one file next to it, one after the other. Without
+/// this file, there are no signatures. Blocks.
 ///
 /// # Errors
 ///
@@ -81,21 +85,22 @@ pub fn read_signatures_beside(file: &Path) -> Result<Vec<Vec<u8>>, SigningError>
     let path = signature_path(file);
     // NONBLOCK: opening a FIFO must not wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let read = match rustix::fs::open(&path, flags, Mode::empty()) {
+    let descriptor = match rustix::fs::open(&path, flags, Mode::empty()) {
+        Ok(descriptor) => descriptor,
         Err(Errno::NOENT) => return Ok(Vec::new()),
-        opened => opened
-            .map_err(Into::into)
-            .and_then(|it| read_bounded(it.into(), MAX_SIGNATURES * MAX_SIGNATURE)),
+        Err(errno) => return Err(SigningError::file(&path, errno.into())),
     };
-    let bytes = read.map_err(|error| SigningError::file(&path, error))?;
+    let bytes = read_bounded(descriptor.into(), MAX_SIGNATURES * MAX_SIGNATURE)
+        .map_err(|error| SigningError::file(&path, error))?;
     let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
     Ok(lines.chunks(SIGNATURE_LINES).map(<[&[u8]]>::concat).collect())
 }
 
-/// Joins several signatures to the content of one file. Anything else is left out.
+/// Joins several signatures to the content of one file. Bytes that aren't a signature are left out.
 pub fn join_signatures(signatures: &[Vec<u8>]) -> Vec<u8> {
-    let readable = signatures.iter().filter_map(|one| Signature::read(one).ok());
-    readable.take(MAX_SIGNATURES).map(|one| one.to_string()).collect::<String>().into_bytes()
+    let readable = signatures.iter().filter_map(|bytes| Signature::read(bytes).ok());
+    let texts = readable.take(MAX_SIGNATURES).map(|signature| signature.to_string());
+    texts.collect::<String>().into_bytes()
 }
 
 /// Reads a regular file of at most `limit` bytes.
@@ -112,20 +117,19 @@ pub(crate) fn read_bounded(file: File, limit: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a file that others may read: to a new name, then renamed, so that nobody sees half of it.
-fn write_beside(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(format!(".{}", std::process::id()));
-    let mut options = OpenOptions::new();
-    let written = options
-        .write(true)
-        .create_new(true)
-        .mode(0o644)
-        .open(&aside)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&aside, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&aside);
+/// Writes a file that others may read. The file gets its name when it is complete.
+fn write_public(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}", std::process::id()));
+    let result = write_new(temporary.as_ref(), bytes).and_then(|()| fs::rename(&temporary, path));
+    if result.is_err() {
+        let _ = fs::remove_file(&temporary);
     }
-    written
+    result
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
 }

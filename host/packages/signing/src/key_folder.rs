@@ -27,21 +27,21 @@ pub struct KeyFolder(PathBuf);
 /// The files of a new key.
 #[derive(Clone, Debug)]
 pub struct KeyFiles {
-    /// The secret one.
+    /// The file of the secret key.
     pub secret: PathBuf,
-    /// The public one.
+    /// The file of the public key.
     pub public: PathBuf,
     /// The public key.
     pub key: PublicKey,
 }
 
 impl KeyFolder {
-    /// The folder of keys in Toolhold's folder for configuration.
+    /// Returns the folder of keys in Toolhold's folder for configuration.
     pub fn new(config: &Path) -> Self {
         Self(config.join(KEY_FOLDER))
     }
 
-    /// The path of a secret key.
+    /// Returns the path of a secret key.
     pub fn secret(&self, name: &str) -> PathBuf {
         self.0.join(format!("{name}{SECRET}"))
     }
@@ -59,49 +59,57 @@ impl KeyFolder {
         let folder = PrivateFolder::make(&self.0).map_err(|error| self.error(error))?;
         folder.check_closed().map_err(|error| self.error(error))?;
         let key = SecretKey::generate()?;
-        let secret = key.to_file(password)?;
+        let public_key = key.public().clone();
+
         let secret_name = format!("{name}{SECRET}");
+        let secret = self.0.join(&secret_name);
+        let content = key.to_file(password)?;
+        write_new(&folder, &secret_name, content.as_bytes(), 0o600)
+            .map_err(|error| SigningError::file(&secret, error))?;
+
         let public_name = format!("{name}{PUBLIC}");
-        write_new(&folder, &secret_name, secret.as_bytes(), 0o600)
-            .map_err(|error| SigningError::file(&self.0.join(&secret_name), error))?;
-        let public = key.public().to_file();
-        write_new(&folder, &public_name, public.as_bytes(), 0o644)
-            .map_err(|error| SigningError::file(&self.0.join(&public_name), error))?;
-        Ok(KeyFiles {
-            secret: self.0.join(secret_name),
-            public: self.0.join(public_name),
-            key: key.public().clone(),
-        })
+        let public = self.0.join(&public_name);
+        write_new(&folder, &public_name, public_key.to_file().as_bytes(), 0o644)
+            .map_err(|error| SigningError::file(&public, error))?;
+        Ok(KeyFiles { secret, public, key: public_key })
     }
 
-    /// The names of the keys, with the public keys. Blocks.
+    /// Reads the public keys, each with its name. Blocks.
     ///
     /// # Errors
     ///
     /// The folder can't be trusted, or a file isn't a public key.
     pub fn all(&self) -> Result<Vec<(String, PublicKey)>, SigningError> {
         let folder = match PrivateFolder::open(&self.0) {
+            Ok(folder) => folder,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            opened => opened.map_err(|error| self.error(error))?,
+            Err(error) => return Err(self.error(error)),
         };
         let files = folder.names(MAX_KEYS).map_err(|error| self.error(error))?;
-        files
-            .iter()
-            .filter_map(|file| file.strip_suffix(PUBLIC))
-            .filter(|name| is_name(name))
-            .map(|name| {
-                let file = format!("{name}{PUBLIC}");
-                let path = self.0.join(&file);
-                let text = folder
-                    .file(&file)
-                    .and_then(|file| read_bounded(file, MAX_FILE))
-                    .map_err(|error| SigningError::file(&path, error))?;
-                let key = String::from_utf8_lossy(&text).parse().map_err(|error| {
-                    SigningError::PublicKeyFile { path: path.display().to_string(), error }
-                })?;
-                Ok((name.to_owned(), key))
-            })
-            .collect()
+        let mut keys = Vec::new();
+        for file in files {
+            let Some(name) = file.strip_suffix(PUBLIC) else { continue };
+            if is_name(name) {
+                keys.push((name.to_owned(), self.read_public_key(&folder, &file)?));
+            }
+        }
+        Ok(keys)
+    }
+
+    fn read_public_key(
+        &self,
+        folder: &PrivateFolder,
+        name: &str,
+    ) -> Result<PublicKey, SigningError> {
+        let path = self.0.join(name);
+        let content = folder
+            .file(name)
+            .and_then(|file| read_bounded(file, MAX_FILE))
+            .map_err(|error| SigningError::file(&path, error))?;
+        String::from_utf8_lossy(&content).parse().map_err(|error| SigningError::PublicKeyFile {
+            path: path.display().to_string(),
+            error,
+        })
     }
 
     fn error(&self, error: io::Error) -> SigningError {
@@ -109,22 +117,23 @@ impl KeyFolder {
     }
 }
 
-/// Reads a secret key. Its file and the folder of it have to be the user's alone, as those that
-/// [`KeyFolder`] and minisign make are. Blocks, also for the password if it needs one.
+/// Reads a secret key. Only the user may have access to its file and the folder of the file, as
+/// [`KeyFolder`] and minisign make them. Blocks, also for the password if the key needs one.
 ///
 /// # Errors
 ///
 /// The file can't be trusted or read, or the password is wrong.
-pub fn read_secret_key(path: &Path, password: &PasswordSource) -> Result<SecretKey, SigningError> {
+pub fn read_secret_key(path: &Path, source: &PasswordSource) -> Result<SecretKey, SigningError> {
     let bytes = read_secret_file(path).map_err(|error| SigningError::file(path, error))?;
     let text = std::str::from_utf8(&bytes).map_err(|_| invalid(path, SecretKeyError::NotText))?;
-    let password = if SecretKey::needs_password(text).map_err(|error| invalid(path, error))? {
-        Some(password.read(&format!("Password of {}", path.display()), false)?)
+    let needs_password = SecretKey::needs_password(text).map_err(|error| invalid(path, error))?;
+    let key = if needs_password {
+        let password = source.read(&format!("Password of {}", path.display()), false)?;
+        SecretKey::from_file(text, Some(password.as_str()))
     } else {
-        None
+        SecretKey::from_file(text, None)
     };
-    SecretKey::from_file(text, password.as_ref().map(|password| password.as_str()))
-        .map_err(|error| invalid(path, error))
+    key.map_err(|error| invalid(path, error))
 }
 
 fn read_secret_file(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
@@ -148,18 +157,16 @@ fn check_name(name: &str) -> Result<(), SigningError> {
     Err(SigningError::KeyName(toolhold_contract::text::neutral_line(name)))
 }
 
-/// Writes a file whose name has to be free.
-fn write_new(folder: &PrivateFolder, name: &str, bytes: &[u8], mode: u32) -> std::io::Result<()> {
-    let aside = format!(".{name}.new.{}", std::process::id());
-    folder.put_with_mode(&aside, bytes, mode)?;
-    folder.rename(&aside, name).map_err(|error| {
-        let _ = folder.remove(&aside);
-        match error.kind() {
-            ErrorKind::AlreadyExists => std::io::Error::new(
-                ErrorKind::AlreadyExists,
-                "the file exists and is not overwritten; use another name",
-            ),
-            _ => error,
+/// Writes a file whose name has to be free. The file gets this name when it is complete.
+fn write_new(folder: &PrivateFolder, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let temporary = format!(".{name}.new.{}", std::process::id());
+    folder.put_with_mode(&temporary, bytes, mode)?;
+    folder.rename(&temporary, name).map_err(|error| {
+        let _ = folder.remove(&temporary);
+        if error.kind() != ErrorKind::AlreadyExists {
+            return error;
         }
+        let message = "the file exists and is not overwritten; use another name";
+        io::Error::new(ErrorKind::AlreadyExists, message)
     })
 }

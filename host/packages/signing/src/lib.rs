@@ -1,10 +1,10 @@
 //! Keys and signatures of plugins, in the files of minisign, so that minisign verifies the
 //! signatures of Toolhold, and Toolhold those of minisign.
 //!
-//! A signature is a `.minisig` beside the component. Its trusted comment names the plugin, its
-//! version and the digest of its manifest ([`Statement`]). A [`TrustedKey`] counts for the plugins
-//! and sources of its scope only, until it expires or is revoked. [`verify_plugin`] brings all that
-//! together.
+//! A signature is a `.minisig` next to the component. Its trusted comment names the plugin, its
+//! version and the digest of its manifest ([`Statement`]). A [`TrustedKey`] is trusted for the
+//! plugins and sources of its scope only, until it expires or is revoked. [`verify_plugin`] applies
+//! all these rules.
 
 mod encoded;
 mod files;
@@ -43,7 +43,7 @@ pub use verify::{
 /// The end of the name of a signature's file, after the name of the signed file.
 pub const EXTENSION: &str = ".minisig";
 
-/// Why a key or a signature can't be used, or made.
+/// A reason why a key or a signature can't be used, or made.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningError {
     /// The system gave no random bytes.

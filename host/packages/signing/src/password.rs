@@ -14,7 +14,7 @@ use crate::SigningError;
 /// Most bytes of a password, as in minisign.
 const MAX_PASSWORD: usize = 1024;
 
-/// Where a password comes from.
+/// The source of a password.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PasswordSource {
     /// The terminal, where it is typed and not shown.
@@ -35,7 +35,7 @@ pub enum PasswordError {
     /// The descriptor isn't a number.
     #[error("the number after `fd:` isn't valid")]
     Descriptor,
-    /// There is nobody to ask.
+    /// There is no terminal.
     #[error(
         "there is no terminal to ask for the password. Use `--password-from env:NAME` or \
          `--password-from fd:NUMBER`"
@@ -73,7 +73,8 @@ impl FromStr for PasswordSource {
 }
 
 impl PasswordSource {
-    /// Reads the password. `twice`: a new one, which is asked for twice at a terminal. Blocks.
+    /// Reads the password. At a terminal, `twice` asks for it a second time, as for a new password.
+    /// Blocks.
     ///
     /// # Errors
     ///
@@ -87,9 +88,10 @@ impl PasswordSource {
                 }
                 first
             }
-            Self::Variable(name) => std::env::var(name)
-                .map(Zeroizing::new)
-                .map_err(|_| PasswordError::Variable(name.clone()))?,
+            Self::Variable(name) => match std::env::var(name) {
+                Ok(value) => Zeroizing::new(value),
+                Err(_) => return Err(PasswordError::Variable(name.clone()).into()),
+            },
             Self::Descriptor(number) => {
                 let path = format!("/proc/self/fd/{number}");
                 let file =
@@ -111,15 +113,18 @@ fn ask(prompt: &str) -> Result<Zeroizing<String>, SigningError> {
     let mut terminal: File = rustix::fs::open("/dev/tty", flags, Mode::empty())
         .map_err(|_| PasswordError::NoTerminal)?
         .into();
-    let before = tcgetattr(&terminal).map_err(|_| PasswordError::NoTerminal)?;
+    let settings = tcgetattr(&terminal).map_err(|_| PasswordError::NoTerminal)?;
     write!(terminal, "{prompt}: ").map_err(terminal_error)?;
-    let typed = {
-        let hidden =
-            Hidden::new(&terminal, before).map_err(|errno| terminal_error(errno.into()))?;
-        read_line(hidden.terminal)
-    };
+    let password = read_hidden(&terminal, settings);
+    // The terminal didn't show the user's own line end.
     writeln!(terminal).map_err(terminal_error)?;
-    typed
+    password
+}
+
+/// Reads a line from a terminal that doesn't show the typed text meanwhile.
+fn read_hidden(terminal: &File, settings: Termios) -> Result<Zeroizing<String>, SigningError> {
+    let hidden = Hidden::new(terminal, settings).map_err(|errno| terminal_error(errno.into()))?;
+    read_line(hidden.terminal)
 }
 
 fn terminal_error(error: io::Error) -> SigningError {
@@ -129,35 +134,37 @@ fn terminal_error(error: io::Error) -> SigningError {
 /// A terminal that doesn't show typed text, until this is dropped.
 struct Hidden<'t> {
     terminal: &'t File,
-    before: Termios,
+    /// The settings of the terminal before and after.
+    settings: Termios,
 }
 
 impl<'t> Hidden<'t> {
-    fn new(terminal: &'t File, before: Termios) -> rustix::io::Result<Self> {
-        let mut without = before.clone();
-        without.local_modes.remove(LocalModes::ECHO);
-        tcsetattr(terminal.as_fd(), OptionalActions::Flush, &without)?;
-        Ok(Self { terminal, before })
+    fn new(terminal: &'t File, settings: Termios) -> rustix::io::Result<Self> {
+        let mut without_echo = settings.clone();
+        without_echo.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(terminal.as_fd(), OptionalActions::Flush, &without_echo)?;
+        Ok(Self { terminal, settings })
     }
 }
 
 impl Drop for Hidden<'_> {
     fn drop(&mut self) {
-        let _ = tcsetattr(self.terminal.as_fd(), OptionalActions::Flush, &self.before);
+        let _ = tcsetattr(self.terminal.as_fd(), OptionalActions::Flush, &self.settings);
     }
 }
 
-/// The first line. Nothing behind it is read.
+/// Reads the first line, and no byte after it.
 fn read_line(mut from: impl Read) -> Result<Zeroizing<String>, SigningError> {
     let mut line = Zeroizing::new(Vec::with_capacity(MAX_PASSWORD + 1));
     let mut byte = [0];
     while line.len() <= MAX_PASSWORD {
-        let read = from.read(&mut byte);
-        match read.map_err(|error| SigningError::file("the password".as_ref(), error))? {
-            0 => break,
-            _ if byte[0] == b'\n' => break,
-            _ => line.push(byte[0]),
+        let count = from
+            .read(&mut byte)
+            .map_err(|error| SigningError::file("the password".as_ref(), error))?;
+        if count == 0 || byte[0] == b'\n' {
+            break;
         }
+        line.push(byte[0]);
     }
     let text = std::str::from_utf8(&line).map_err(|_| PasswordError::NotText)?;
     Ok(Zeroizing::new(text.to_owned()))

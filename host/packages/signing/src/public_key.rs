@@ -1,4 +1,4 @@
-//! Public keys in minisign's form, and whether one's secret key signed given bytes.
+//! Public keys in minisign's form, and the check of a signature by their secret keys.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,17 +34,17 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// The name of the key.
+    /// Returns the name of the key.
     pub fn id(&self) -> KeyId {
         self.id
     }
 
-    /// The content of its file, which minisign takes with `-p`.
+    /// Returns the content of the key's file, which minisign takes with `-p`.
     pub fn to_file(&self) -> String {
         format!("{}minisign public key {}\n{self}\n", encoded::UNTRUSTED, self.id)
     }
 
-    /// Whether these bytes were signed with its secret key.
+    /// Checks whether the secret key of this public key made the signature of these bytes.
     pub(crate) fn has_signed(&self, bytes: &[u8], signature: &[u8; 64]) -> bool {
         UnparsedPublicKey::new(&ED25519, self.key).verify(bytes, signature).is_ok()
     }
@@ -83,11 +83,11 @@ impl FromStr for PublicKey {
             text
         };
         let bytes: [u8; 42] = encoded::decode(line, "the public key")?;
-        let (algorithm, rest) = bytes.split_at(2);
+        let (algorithm, id_and_key) = bytes.split_at(2);
         if algorithm != ALGORITHM {
             return Err(PublicKeyError::Algorithm);
         }
-        let (id, key) = rest.split_at(8);
+        let (id, key) = id_and_key.split_at(8);
         let (Ok(id), Ok(key)) = (id.try_into(), key.try_into()) else {
             return Err(PublicKeyError::Length);
         };

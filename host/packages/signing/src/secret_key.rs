@@ -22,15 +22,19 @@ const WITHOUT_PASSWORD: [u8; 2] = [0; 2];
 /// The checksum: BLAKE2b.
 const CHECKSUM: [u8; 2] = *b"B2";
 
-/// Id, seed, public key and checksum: what a password encrypts.
+/// Bytes of the part that a password encrypts: id, seed, public key and checksum.
 const SEALED: usize = 8 + 64 + 32;
+
+/// Bytes of a key's file, decoded: the names of the algorithms, the salt, the effort, and the
+/// sealed part.
+const FILE_BYTES: usize = 6 + 32 + 16 + SEALED;
 
 /// The effort of a password's check, in the words of libsodium: scrypt with N = 2^17, r = 8 and
 /// p = 1, which takes 128 MiB. minisign's own keys take 1 GiB, which small machines don't have.
 const OPERATIONS: u64 = 4 << 20;
 const MEMORY: u64 = 128 << 20;
 
-/// More effort than that of minisign's own keys isn't made for a file.
+/// The most effort for a file: that of minisign's own keys.
 const MAX_OPERATIONS: u64 = 32 << 20;
 const MAX_MEMORY: u64 = 1 << 30;
 
@@ -48,7 +52,7 @@ impl fmt::Debug for SecretKey {
 }
 
 impl SecretKey {
-    /// A new key.
+    /// Generates a new key.
     ///
     /// # Errors
     ///
@@ -69,7 +73,7 @@ impl SecretKey {
         Ok(Self { seed, pair, public: PublicKey { id, key } })
     }
 
-    /// The public key that belongs to it.
+    /// Returns the public key that belongs to the secret key.
     pub fn public(&self) -> &PublicKey {
         &self.public
     }
@@ -80,8 +84,8 @@ impl SecretKey {
         signature
     }
 
-    /// The content of its file, which minisign takes with `-s`. It is encrypted, if there is a
-    /// password.
+    /// Returns the content of the key's file, which minisign takes with `-s`. If there is a
+    /// password, the key in it is encrypted.
     ///
     /// # Errors
     ///
@@ -93,16 +97,20 @@ impl SecretKey {
         sealed.extend_from_slice(&self.public.key);
         let sum = checksum(&sealed);
         sealed.extend_from_slice(&sum);
+
+        let mut derivation = WITHOUT_PASSWORD;
         let mut salt = [0; 32];
-        let (derivation, operations, memory, what) = match password {
-            Some(password) => {
-                fill(&mut salt)?;
-                apply_password(&mut sealed, password, &salt, OPERATIONS, MEMORY)?;
-                (SCRYPT, OPERATIONS, MEMORY, "encrypted")
-            }
-            None => (WITHOUT_PASSWORD, 0, 0, "unencrypted"),
-        };
-        let mut file = Zeroizing::new(Vec::with_capacity(158));
+        let mut operations = 0;
+        let mut memory = 0;
+        if let Some(password) = password {
+            derivation = SCRYPT;
+            operations = OPERATIONS;
+            memory = MEMORY;
+            fill(&mut salt)?;
+            apply_password(&mut sealed, password, &salt, operations, memory)?;
+        }
+
+        let mut file = Zeroizing::new(Vec::with_capacity(FILE_BYTES));
         for part in [&ALGORITHM[..], &derivation, &CHECKSUM, &salt] {
             file.extend_from_slice(part);
         }
@@ -110,10 +118,11 @@ impl SecretKey {
         file.extend_from_slice(&memory.to_le_bytes());
         file.extend_from_slice(&sealed);
         let line = Zeroizing::new(encoded::encode(&file));
-        Ok(Zeroizing::new(format!("{UNTRUSTED}minisign {what} secret key\n{}\n", *line)))
+        let kind = if password.is_some() { "encrypted" } else { "unencrypted" };
+        Ok(Zeroizing::new(format!("{UNTRUSTED}minisign {kind} secret key\n{}\n", *line)))
     }
 
-    /// Whether the file of a secret key needs a password.
+    /// Checks whether the file of a secret key needs a password.
     ///
     /// # Errors
     ///
@@ -122,35 +131,31 @@ impl SecretKey {
         Ok(Parts::read(file)?.derivation == SCRYPT)
     }
 
-    /// Reads its file. Blocks for as long as the password's check takes.
+    /// Reads the content of a key's file. Blocks for as long as the password's check takes.
     ///
     /// # Errors
     ///
     /// The text isn't such a file, or the password is missing or wrong.
     pub fn from_file(file: &str, password: Option<&str>) -> Result<Self, SecretKeyError> {
         let mut parts = Parts::read(file)?;
-        let encrypted = parts.derivation == SCRYPT;
-        match password {
-            Some(password) if encrypted => apply_password(
-                &mut parts.sealed,
-                password,
-                &parts.salt,
-                parts.operations,
-                parts.memory,
-            )?,
-            None if encrypted => return Err(SecretKeyError::NeedsPassword),
-            _ => {}
+        let is_encrypted = parts.derivation == SCRYPT;
+        if is_encrypted {
+            let password = password.ok_or(SecretKeyError::NeedsPassword)?;
+            let Parts { sealed, salt, operations, memory, .. } = &mut parts;
+            apply_password(sealed, password, salt, *operations, *memory)?;
         }
+
         let (content, sum) = parts.sealed.split_at(8 + 64);
-        // minisign itself leaves the checksum out without a password.
-        let is_checked = encrypted || sum != [0; 32];
-        if is_checked && checksum(content) != sum {
-            return Err(if encrypted {
-                SecretKeyError::WrongPassword
-            } else {
-                SecretKeyError::Damaged
-            });
+        let is_right = checksum(content) == sum;
+        if is_encrypted && !is_right {
+            return Err(SecretKeyError::WrongPassword);
         }
+        // minisign itself leaves the checksum out without a password.
+        let has_sum = sum != [0; 32];
+        if has_sum && !is_right {
+            return Err(SecretKeyError::Damaged);
+        }
+
         let (id, pair) = content.split_at(8);
         let (seed, public) = pair.split_at(32);
         let mut id_bytes = [0; 8];
@@ -235,12 +240,10 @@ impl Parts {
         if !comment.starts_with(UNTRUSTED.trim_end()) {
             return Err(SecretKeyError::OtherFile);
         }
-        let bytes = Zeroizing::new(encoded::decode::<158>(line, "the secret key")?);
+        let bytes = Zeroizing::new(encoded::decode::<FILE_BYTES>(line, "the secret key")?);
         let derivation = [bytes[2], bytes[3]];
-        if bytes[..2] != ALGORITHM
-            || ![SCRYPT, WITHOUT_PASSWORD].contains(&derivation)
-            || bytes[4..6] != CHECKSUM
-        {
+        let has_known_derivation = [SCRYPT, WITHOUT_PASSWORD].contains(&derivation);
+        if bytes[..2] != ALGORITHM || !has_known_derivation || bytes[4..6] != CHECKSUM {
             return Err(SecretKeyError::Algorithms);
         }
         let mut salt = [0; 32];
@@ -252,13 +255,13 @@ impl Parts {
     }
 }
 
-fn number_at(bytes: &[u8], at: usize) -> u64 {
+fn number_at(bytes: &[u8], offset: usize) -> u64 {
     let mut number = [0; 8];
-    number.copy_from_slice(&bytes[at..at + 8]);
+    number.copy_from_slice(&bytes[offset..offset + 8]);
     u64::from_le_bytes(number)
 }
 
-/// Encrypts or decrypts.
+/// Encrypts plain bytes with the password, or decrypts encrypted ones.
 fn apply_password(
     sealed: &mut [u8],
     password: &str,
@@ -274,11 +277,13 @@ fn apply_password(
     let mut stream = Zeroizing::new([0; SEALED]);
     scrypt::scrypt(password.as_bytes(), salt, &params, &mut *stream)
         .map_err(|_| SecretKeyError::Derivation)?;
-    sealed.iter_mut().zip(stream.iter()).for_each(|(byte, key)| *byte ^= key);
+    for (byte, key) in sealed.iter_mut().zip(stream.iter()) {
+        *byte ^= key;
+    }
     Ok(())
 }
 
-/// The cost parameters of scrypt (log N, r, p) that libsodium takes for these limits.
+/// Returns the cost parameters of scrypt (log N, r, p) that libsodium takes for these limits.
 fn scrypt_cost(operations: u64, memory: u64) -> Result<(u8, u32, u32), SecretKeyError> {
     const R: u64 = 8;
     if operations > MAX_OPERATIONS || memory > MAX_MEMORY {
@@ -293,11 +298,12 @@ fn scrypt_cost(operations: u64, memory: u64) -> Result<(u8, u32, u32), SecretKey
     Ok((log, 8, u32::try_from(p.max(1)).unwrap_or(1)))
 }
 
+/// Returns the smallest logarithm whose power of two is more than half of `max`.
 fn log_of(max: u64) -> u8 {
     (1_u8..63).find(|log| (1_u64 << log) > max / 2).unwrap_or(63)
 }
 
-/// The checksum of id and key.
+/// Computes the checksum of id and key.
 fn checksum(content: &[u8]) -> [u8; 32] {
     Blake2b::<U32>::new().chain_update(ALGORITHM).chain_update(content).finalize().into()
 }

@@ -12,10 +12,10 @@ use crate::secret_key::SecretKey;
 /// Largest file of a signature, in bytes.
 pub const MAX_SIGNATURE: usize = 8 << 10;
 
-/// Signed is the BLAKE2b of the bytes.
+/// The algorithm of a signature of the bytes' BLAKE2b.
 const PREHASHED: [u8; 2] = *b"ED";
 
-/// Signed are the bytes themselves, as minisign did before 0.8.
+/// The algorithm of a signature of the bytes themselves, as minisign made them before 0.8.
 const LEGACY: [u8; 2] = *b"Ed";
 
 const TRUSTED: &str = "trusted comment: ";
@@ -26,8 +26,8 @@ pub struct Signature {
     id: KeyId,
     signature: [u8; 64],
     comment: String,
-    /// Over the signature and the trusted comment.
-    of_comment: [u8; 64],
+    /// The second signature, of the first signature and the trusted comment.
+    comment_signature: [u8; 64],
 }
 
 /// A reason why a file isn't a signature. The message has nothing that steers a terminal.
@@ -71,8 +71,8 @@ impl Signature {
     pub fn sign(bytes: &[u8], comment: &str, key: &SecretKey) -> Result<Self, SigningError> {
         check_comment(comment)?;
         let signature = key.sign(&prehash(bytes));
-        let of_comment = key.sign(&[&signature[..], comment.as_bytes()].concat());
-        Ok(Self { id: key.public().id(), signature, comment: comment.into(), of_comment })
+        let comment_signature = key.sign(&[&signature[..], comment.as_bytes()].concat());
+        Ok(Self { id: key.public().id(), signature, comment: comment.into(), comment_signature })
     }
 
     /// Reads the content of a `.minisig`.
@@ -85,45 +85,47 @@ impl Signature {
             return Err(SignatureError::TooLarge(file.len()));
         }
         let text = std::str::from_utf8(file).map_err(|_| SignatureError::NotText)?;
-        let [untrusted, signature, trusted, of_comment] = encoded::lines(text, "the signature")?;
-        if !untrusted.starts_with(UNTRUSTED.trim_end()) {
+        let [line_1, line_2, line_3, line_4] = encoded::lines(text, "the signature")?;
+        if !line_1.starts_with(UNTRUSTED.trim_end()) {
             return Err(SignatureError::FirstLine);
         }
-        let comment = trusted.strip_prefix(TRUSTED).ok_or(SignatureError::ThirdLine)?;
+        let comment = line_3.strip_prefix(TRUSTED).ok_or(SignatureError::ThirdLine)?;
         check_comment(comment)?;
-        let bytes: [u8; 74] = encoded::decode(signature, "line 2 of the signature")?;
-        let of_comment = encoded::decode(of_comment, "line 4 of the signature")?;
-        let (algorithm, rest) = bytes.split_at(2);
+        let bytes: [u8; 74] = encoded::decode(line_2, "line 2 of the signature")?;
+        let comment_signature = encoded::decode(line_4, "line 4 of the signature")?;
+
+        let (algorithm, id_and_signature) = bytes.split_at(2);
         if algorithm == LEGACY {
             return Err(SignatureError::NotPrehashed);
         }
         if algorithm != PREHASHED {
             return Err(SignatureError::Algorithm);
         }
-        let (id, signature) = rest.split_at(8);
+        let (id, signature) = id_and_signature.split_at(8);
         let (Ok(id), Ok(signature)) = (id.try_into(), signature.try_into()) else {
             return Err(SignatureError::Length);
         };
-        Ok(Self { id: KeyId(id), signature, comment: comment.into(), of_comment })
+        Ok(Self { id: KeyId(id), signature, comment: comment.into(), comment_signature })
     }
 
-    /// The name of the key that the signature claims to be of.
+    /// Returns the name of the key that the signature claims to be of.
     pub fn key_id(&self) -> KeyId {
         self.id
     }
 
-    /// The trusted comment. It can be trusted only after the signature was verified.
+    /// Returns the trusted comment. It can be trusted only after the signature was verified.
     pub fn comment(&self) -> &str {
         &self.comment
     }
 
-    /// Whether the key signed these bytes and the comment. `hash`: [`prehash`] of the bytes.
+    /// Checks whether the key signed the bytes and the comment. `hash` is the [`prehash`] of the
+    /// bytes.
     pub(crate) fn is_of(&self, key: &PublicKey, hash: &[u8; 64]) -> bool {
         if self.id != key.id() || !key.has_signed(hash, &self.signature) {
             return false;
         }
-        let whole = [&self.signature[..], self.comment.as_bytes()].concat();
-        key.has_signed(&whole, &self.of_comment)
+        let signature_and_comment = [&self.signature[..], self.comment.as_bytes()].concat();
+        key.has_signed(&signature_and_comment, &self.comment_signature)
     }
 }
 
@@ -138,6 +140,6 @@ impl fmt::Display for Signature {
         writeln!(f, "{UNTRUSTED}signature from toolhold secret key {}", self.id)?;
         writeln!(f, "{}", encoded::encode(&bytes))?;
         writeln!(f, "{TRUSTED}{}", self.comment)?;
-        writeln!(f, "{}", encoded::encode(&self.of_comment))
+        writeln!(f, "{}", encoded::encode(&self.comment_signature))
     }
 }

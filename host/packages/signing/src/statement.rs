@@ -3,11 +3,12 @@
 
 use std::fmt;
 
-use sha2::{Digest, Sha256};
+use toolhold_component::file::digest;
 use toolhold_component::{Manifest, ManifestError, is_name};
 use toolhold_contract::text::neutral_line;
 
-/// The meaning of a trusted comment. It is signed with the bytes, so it can't be moved to others.
+/// The meaning of a trusted comment. The comment is signed together with the bytes, so it can't be
+/// moved to other bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
     /// The bytes are this plugin:
@@ -24,7 +25,7 @@ pub enum Statement {
     Bundle,
     /// The bytes are an organisation's ceiling: `toolhold-ceiling/1`.
     Ceiling,
-    /// Nothing: minisign's own comment, or that of its user.
+    /// Nothing about the bytes: the comment is minisign's own, or that of its user.
     Plain,
 }
 
@@ -46,7 +47,7 @@ pub enum StatementError {
         /// The given name, neutralised.
         name: String,
     },
-    /// Neither a manifest nor the caller names it.
+    /// Neither a manifest nor the caller names the plugin.
     #[error("the component has no manifest with a name; give the name")]
     NoName,
     /// The given name, neutralised.
@@ -63,13 +64,12 @@ pub enum StatementError {
 }
 
 impl Statement {
-    /// Makes the statement about a component. `name`: for a component whose manifest doesn't say
-    /// it.
+    /// Makes the statement about a component. A component without a manifest needs a `name`.
     ///
     /// # Errors
     ///
-    /// The bytes aren't a component, have no name or another one, or a version that can't be
-    /// written here.
+    /// The bytes aren't a component, have no name or another name, or have a version that can't be
+    /// in a comment.
     pub fn of_plugin(wasm: &[u8], name: Option<&str>) -> Result<Self, StatementError> {
         let manifest = Manifest::read_if_any(wasm)?;
         let name = match (&manifest, name) {
@@ -83,59 +83,57 @@ impl Statement {
             (None, Some(name)) => name,
             (None, None) => return Err(StatementError::NoName),
         };
-        let version = manifest.as_ref().map_or("-", |manifest| manifest.version.as_str());
         if !is_name(name) {
             return Err(StatementError::Name(neutral_line(name)));
         }
+        let version = manifest.as_ref().map_or("-", |manifest| manifest.version.as_str());
         if !is_version(version) {
             return Err(StatementError::Version(version.to_owned()));
         }
-        let manifest = match Manifest::section(wasm)? {
-            Some(section) => {
-                let digest: String =
-                    Sha256::digest(section).iter().map(|byte| format!("{byte:02x}")).collect();
-                format!("sha256:{digest}")
-            }
+        let manifest_digest = match Manifest::section(wasm)? {
+            Some(section) => format!("sha256:{}", digest(section)),
             None => "-".into(),
         };
-        Ok(Self::Plugin { name: name.into(), version: version.into(), manifest })
+        Ok(Self::Plugin { name: name.into(), version: version.into(), manifest: manifest_digest })
     }
 
     /// Reads a trusted comment.
     ///
     /// # Errors
     ///
-    /// The comment begins as Toolhold's own and isn't valid: it has a later format, or was put
+    /// The comment begins like Toolhold's own and isn't valid: it has a later format, or was put
     /// together by hand.
     pub fn read(comment: &str) -> Result<Self, StatementError> {
         if !comment.starts_with("toolhold-") {
             return Ok(Self::Plain);
         }
-        let said = match *comment.split(' ').collect::<Vec<_>>() {
-            [BUNDLE] => Some(Self::Bundle),
-            [CEILING] => Some(Self::Ceiling),
+        match *comment.split(' ').collect::<Vec<_>>() {
+            [BUNDLE] => Ok(Self::Bundle),
+            [CEILING] => Ok(Self::Ceiling),
             [PLUGIN, name, version, manifest] => {
-                let fields = (
-                    name.strip_prefix("name=").filter(|name| is_name(name)),
-                    version.strip_prefix("version=").filter(|version| is_version(version)),
-                    manifest.strip_prefix("manifest="),
-                );
-                match fields {
-                    (Some(name), Some(version), Some(manifest)) => Some(Self::Plugin {
-                        name: name.to_owned(),
-                        version: version.to_owned(),
-                        manifest: manifest.to_owned(),
-                    }),
-                    _ => None,
+                let name = field(name, "name=")?;
+                let version = field(version, "version=")?;
+                let manifest = field(manifest, "manifest=")?;
+                if !is_name(name) || !is_version(version) {
+                    return Err(StatementError::Comment);
                 }
+                Ok(Self::Plugin {
+                    name: name.to_owned(),
+                    version: version.to_owned(),
+                    manifest: manifest.to_owned(),
+                })
             }
-            _ => None,
-        };
-        said.ok_or(StatementError::Comment)
+            _ => Err(StatementError::Comment),
+        }
     }
 }
 
-/// Whether a version can stand in a comment.
+/// Returns the value of a field in a comment.
+fn field<'c>(text: &'c str, start: &str) -> Result<&'c str, StatementError> {
+    text.strip_prefix(start).ok_or(StatementError::Comment)
+}
+
+/// Checks whether a version can be in a comment.
 fn is_version(version: &str) -> bool {
     (1..=64).contains(&version.len()) && version.bytes().all(|byte| byte.is_ascii_graphic())
 }

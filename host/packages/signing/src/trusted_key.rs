@@ -1,4 +1,4 @@
-//! A trusted key: which plugins from which sources it may sign, and until when.
+//! A trusted key, with the plugins and sources that it may sign for, and the day of its end.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,44 +7,47 @@ use jiff::civil::Date;
 
 use crate::public_key::PublicKey;
 
-/// A key that the operator trusts. To replace one, trust the new one beside it, and revoke the old
-/// one when nothing is signed by it any more.
+/// A key that the operator trusts. To replace a key, trust the new key in addition, and revoke the
+/// old key when no signature is by it any more.
 #[derive(Clone, Debug)]
 pub struct TrustedKey {
     /// The operator's name for it.
     pub name: String,
     /// The key.
     pub key: PublicKey,
-    /// The plugins that it may sign; none, if this is empty.
+    /// The plugins that the key may sign. An empty list allows no plugin.
     pub plugins: Vec<PluginPattern>,
-    /// The sources that these may come from; every source, if this is empty.
+    /// The sources that these plugins may come from. An empty list allows every source.
     pub sources: Vec<SourcePattern>,
-    /// Whether it may sign bundles, which hold configuration beside plugins.
+    /// Whether the key may sign bundles, which hold plugins and configuration.
     pub bundles: bool,
-    /// The last day on which it counts, in UTC. It is compared with today and not with a time in
-    /// the signature, which the owner of the key can choose.
+    /// The last day on which the key is trusted, in UTC. The day is compared with today and not
+    /// with a time in the signature, which the owner of the key can choose.
     pub not_after: Option<Date>,
-    /// Whether the key no longer counts, because it may be in wrong hands.
+    /// Whether the key is no longer trusted, because it may be in wrong hands.
     pub revoked: bool,
 }
 
 impl TrustedKey {
-    /// Whether it may sign this plugin from this source.
+    /// Checks whether the key may sign this plugin from this source.
     pub(crate) fn covers(&self, plugin: &str, source: Option<&str>) -> bool {
-        self.plugins.iter().any(|pattern| pattern.matches(plugin))
-            && (self.sources.is_empty()
-                || source.is_some_and(|source| {
-                    self.sources.iter().any(|pattern| pattern.matches(source))
-                }))
+        if !self.plugins.iter().any(|pattern| pattern.matches(plugin)) {
+            return false;
+        }
+        if self.sources.is_empty() {
+            return true;
+        }
+        let Some(source) = source else { return false };
+        self.sources.iter().any(|pattern| pattern.matches(source))
     }
 }
 
-/// Names of plugins: one name, `acme-*` for all that begin so, or `*` for all.
+/// Names of plugins: one name, `acme-*` for all names with this start, or `*` for all names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginPattern(String);
 
 impl PluginPattern {
-    /// Whether it has the name.
+    /// Checks whether the pattern has the name.
     pub fn matches(&self, name: &str) -> bool {
         match self.0.strip_suffix('*') {
             Some(start) => name.starts_with(start),
@@ -54,7 +57,7 @@ impl PluginPattern {
 }
 
 impl PluginPattern {
-    /// Whether it has every name that the other one has.
+    /// Checks whether the pattern has every name that the other pattern has.
     pub fn covers(&self, other: &Self) -> bool {
         match self.0.strip_suffix('*') {
             Some(start) => other.0.trim_end_matches('*').starts_with(start),
@@ -97,53 +100,54 @@ impl FromStr for PluginPattern {
     }
 }
 
-/// Sources of plugins: one source, `oci://registry.example/acme/*` for all below it, or `*` for
-/// all. `oci://registry.example/acme/notes` has all tags and digests of that name.
+/// Sources of plugins: one source, `oci://registry.example/acme/*` for all sources below it, or `*`
+/// for all sources. `oci://registry.example/acme/notes` has all tags and digests of that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePattern(String);
 
 impl SourcePattern {
-    /// `*`.
+    /// Returns the pattern `*`.
     pub fn everything() -> Self {
         Self("*".into())
     }
 
-    /// Whether it has the source. Only whole names are matched, so that `…/acme/*` never has
-    /// `…/acme-evil/x`, and never a path that leads out of it again.
+    /// Checks whether the pattern has the source. Only whole names match: `…/acme/*` has neither
+    /// `…/acme-evil/x` nor a path that leads out of `…/acme`.
     pub fn matches(&self, source: &str) -> bool {
+        if self.0 == "*" || self.0 == source {
+            return true;
+        }
+        if let Some(folder) = self.0.strip_suffix('*') {
+            return source.strip_prefix(folder).is_some_and(is_path_below);
+        }
+        if !self.0.starts_with("oci") {
+            return false;
+        }
+        match source.strip_prefix(&self.0) {
+            Some(version) => version.starts_with([':', '@']) && !version.contains('/'),
+            None => false,
+        }
+    }
+
+    /// Checks whether the pattern has every source that the other pattern has.
+    pub fn covers(&self, other: &Self) -> bool {
+        let Some(other_folder) = other.0.strip_suffix('*') else { return self.matches(&other.0) };
         if self.0 == "*" {
             return true;
         }
-        if let Some(start) = self.0.strip_suffix('*') {
-            return source.strip_prefix(start).is_some_and(|rest| {
-                let rest = rest.to_ascii_lowercase();
-                !rest.is_empty()
-                    // Servers may decode a dot or a slash before they look for the file.
-                    && !["%2e", "%2f", "%5c", "\\"].iter().any(|encoded| rest.contains(encoded))
-                    && !rest.split('/').any(|part| part == ".." || part == ".")
-            });
-        }
-        self.0 == source
-            || self.0.starts_with("oci")
-                && source
-                    .strip_prefix(&self.0)
-                    .is_some_and(|rest| rest.starts_with([':', '@']) && !rest.contains('/'))
+        // All sources below a folder need a pattern for this folder, or for a folder above.
+        let Some(folder) = self.0.strip_suffix('*') else { return false };
+        folder == other_folder || self.matches(other_folder.trim_end_matches('/'))
     }
+}
 
-    /// Whether it has every source that the other one has.
-    pub fn covers(&self, other: &Self) -> bool {
-        match other.0.strip_suffix('*') {
-            // A pattern for all below a folder is covered by one for that folder, or for one above.
-            Some(start) => {
-                self.0 == "*"
-                    || self.0.ends_with('*') && {
-                        let own = self.0.trim_end_matches('*');
-                        start == own || self.matches(start.trim_end_matches('/'))
-                    }
-            }
-            None => self.matches(&other.0),
-        }
-    }
+/// Checks whether a path below a folder stays in the folder.
+fn is_path_below(path: &str) -> bool {
+    let lower_case = path.to_ascii_lowercase();
+    // Servers may decode a dot or a slash before they look for the file.
+    let is_encoded = ["%2e", "%2f", "%5c", "\\"].iter().any(|encoded| lower_case.contains(encoded));
+    let leads_out = path.split('/').any(|part| part == ".." || part == ".");
+    !path.is_empty() && !is_encoded && !leads_out
 }
 
 impl fmt::Display for SourcePattern {
@@ -157,21 +161,25 @@ impl FromStr for SourcePattern {
 
     fn from_str(text: &str) -> Result<Self, PatternError> {
         let start = text.strip_suffix("/*").unwrap_or(text);
-        let valid = text == "*"
-            || (!start.is_empty()
-                && text.len() <= 2048
-                && !start.ends_with([':', '/'])
-                && (text.ends_with('*') || !is_registry(start))
-                && start.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*'));
-        if !valid {
+        if text == "*" {
+            return Ok(Self(text.into()));
+        }
+        let has_valid_length = !start.is_empty() && text.len() <= 2048;
+        let has_valid_characters =
+            start.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*');
+        if !has_valid_length || !has_valid_characters || start.ends_with([':', '/']) {
+            return Err(PatternError::Source);
+        }
+        if !text.ends_with('*') && is_registry(start) {
             return Err(PatternError::Source);
         }
         Ok(Self(text.into()))
     }
 }
 
-/// Whether a source names a registry alone. With a port behind, it would be another one.
+/// Checks whether a source names a registry alone. A port after it would be taken for a tag, and
+/// the registry with the port is another one.
 fn is_registry(source: &str) -> bool {
-    let rest = source.strip_prefix("oci://").or_else(|| source.strip_prefix("oci+http://"));
-    rest.is_some_and(|rest| !rest.contains('/'))
+    let location = source.strip_prefix("oci://").or_else(|| source.strip_prefix("oci+http://"));
+    location.is_some_and(|location| !location.contains('/'))
 }

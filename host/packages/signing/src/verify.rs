@@ -16,9 +16,10 @@ pub(crate) const MAX_SIGNATURES: usize = 16;
 pub struct SignedPlugin<'p> {
     /// The component.
     pub wasm: &'p [u8],
-    /// The name that it has, or is to have, here.
+    /// The name of the plugin on this machine, also of a plugin that isn't installed yet.
     pub name: &'p str,
-    /// Where it comes from. Keys that are trusted for some sources only don't count without it.
+    /// The source of the plugin. Without a source, a key that is trusted for some sources only is
+    /// not accepted.
     pub source: Option<&'p str>,
 }
 
@@ -31,7 +32,7 @@ pub struct Signer {
     pub key: KeyId,
 }
 
-/// Why no signature counts.
+/// A reason why no signature is accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureRefusal {
     /// There is no signature.
@@ -40,10 +41,10 @@ pub enum SignatureRefusal {
     /// The file isn't a signature.
     #[error("its signature can't be read: {0}")]
     Malformed(#[source] SignatureError),
-    /// Nobody trusts the key.
+    /// The key isn't trusted.
     #[error("it is signed by key {0}, which isn't trusted")]
     UnknownKey(KeyId),
-    /// The bytes, the comment or the key are others.
+    /// The bytes, the comment or the key differ from those of the signature.
     #[error(
         "its signature is wrong: key `{0}` didn't sign these bytes. The file was changed, or the \
          signature belongs to another file"
@@ -70,7 +71,7 @@ pub enum SignatureRefusal {
     Expired {
         /// The key's name.
         key: String,
-        /// The last day on which it counted.
+        /// The last day on which the key was trusted.
         not_after: Date,
     },
     /// The key may be in wrong hands.
@@ -79,13 +80,13 @@ pub enum SignatureRefusal {
 }
 
 impl SignatureRefusal {
-    /// Whether somebody may have changed something, or has a key that was taken. Such a component
-    /// is refused also where no signature is required.
+    /// Checks whether the reason points to an attack: changed bytes, or a key in wrong hands. Such
+    /// a component is refused even where no signature is required.
     pub fn is_alarming(&self) -> bool {
         matches!(self, Self::WrongSignature(_) | Self::OtherPlugin { .. } | Self::Revoked(_))
     }
 
-    /// The name of the key that it is about.
+    /// Returns the name of the key that the reason is about, if there is one.
     pub fn key_name(&self) -> Option<&str> {
         match self {
             Self::NoSignature | Self::Malformed(_) | Self::UnknownKey(_) => None,
@@ -97,7 +98,7 @@ impl SignatureRefusal {
         }
     }
 
-    /// Ranks the refusals: of several, the one that says most is told.
+    /// Ranks the reasons. Of several, the most specific one is reported.
     fn weight(&self) -> u8 {
         match self {
             Self::NoSignature => 0,
@@ -116,38 +117,41 @@ impl SignatureRefusal {
     }
 }
 
-/// The day, in UTC.
+/// Returns the present day in UTC.
 pub fn today() -> Date {
     jiff::tz::TimeZone::UTC.to_datetime(jiff::Timestamp::now()).date()
 }
 
-/// Finds the signer of a plugin. One signature of one trusted key is enough. `today`: in UTC.
+/// Finds the signer of a plugin. One signature of one trusted key is enough. `today` is in UTC.
 ///
-/// A signature with minisign's own comment vouches for the bytes alone. So it counts for a
-/// component whose manifest, which is among the bytes, has the plugin's name, and for no other.
+/// A signature with minisign's own comment vouches for the bytes alone. Such a signature is
+/// accepted only if the component has a manifest with the plugin's name, since the bytes include
+/// the manifest.
 ///
 /// # Errors
 ///
-/// No signature counts; of several reasons, the one that says most.
+/// No signature is accepted. Of several reasons, the error is the most specific one.
 pub fn verify_plugin(
     plugin: SignedPlugin<'_>,
     signatures: &[impl AsRef<[u8]>],
     keys: &[TrustedKey],
     today: Date,
 ) -> Result<Signer, SignatureRefusal> {
-    verify(plugin.wasm, signatures, keys, today, |key, said| check_plugin(plugin, key, said))
+    verify(plugin.wasm, signatures, keys, today, |key, statement| {
+        check_plugin(plugin, key, statement)
+    })
 }
 
 /// Checks that the key signed this plugin, and may sign it.
 fn check_plugin(
     plugin: SignedPlugin<'_>,
     key: &TrustedKey,
-    said: &Statement,
+    statement: &Statement,
 ) -> Result<(), SignatureRefusal> {
-    let is = Statement::of_plugin(plugin.wasm, Some(plugin.name))
+    let expected = Statement::of_plugin(plugin.wasm, Some(plugin.name))
         .map_err(|error| signed_otherwise(key, error.to_string()))?;
-    match said {
-        Statement::Plugin { .. } if *said == is => {}
+    match statement {
+        Statement::Plugin { .. } if *statement == expected => {}
         Statement::Plugin { name, version, .. } => {
             return Err(signed_otherwise(key, format!("as `{name}` {version}")));
         }
@@ -181,19 +185,19 @@ fn signed_otherwise(key: &TrustedKey, what: impl Into<String>) -> SignatureRefus
     SignatureRefusal::OtherPlugin { key: key.name.clone(), what: what.into() }
 }
 
-/// Finds the signer of a bundle's index. `today`: in UTC.
+/// Finds the signer of a bundle's index. `today` is in UTC.
 ///
 /// # Errors
 ///
-/// No signature counts, as in [`verify_plugin`].
+/// No signature is accepted, as in [`verify_plugin`].
 pub fn verify_bundle(
     index: &[u8],
     signature: &[u8],
     keys: &[TrustedKey],
     today: Date,
 ) -> Result<Signer, SignatureRefusal> {
-    verify(index, &[signature], keys, today, |key, said| {
-        if *said != Statement::Bundle {
+    verify(index, &[signature], keys, today, |key, statement| {
+        if *statement != Statement::Bundle {
             return Err(signed_otherwise(key, "not as a bundle"));
         }
         if key.bundles {
@@ -204,28 +208,28 @@ pub fn verify_bundle(
     })
 }
 
-/// Finds the key that signed a ceiling. A signature with minisign's own comment counts as well.
+/// Finds the key that signed a ceiling. A signature with minisign's own comment is accepted, too.
 ///
 /// # Errors
 ///
-/// No signature counts; of several reasons, the one that says most.
+/// No signature is accepted. Of several reasons, the error is the most specific one.
 pub fn verify_ceiling(
     bytes: &[u8],
     signatures: &[impl AsRef<[u8]>],
     keys: &[PublicKey],
 ) -> Result<KeyId, SignatureRefusal> {
-    let keys: Vec<TrustedKey> = keys.iter().map(trusted).collect();
-    let signer = verify(bytes, signatures, &keys, today(), |key, said| match said {
+    let keys: Vec<TrustedKey> = keys.iter().map(trusted_for_ceilings).collect();
+    let signer = verify(bytes, signatures, &keys, today(), |key, statement| match statement {
         Statement::Ceiling | Statement::Plain => Ok(()),
         Statement::Plugin { .. } | Statement::Bundle => {
             Err(signed_otherwise(key, "not as a ceiling"))
         }
-    });
-    signer.map(|signer| signer.key)
+    })?;
+    Ok(signer.key)
 }
 
 /// Makes a trusted key of a key for ceilings, which has no other purpose.
-fn trusted(key: &PublicKey) -> TrustedKey {
+fn trusted_for_ceilings(key: &PublicKey) -> TrustedKey {
     TrustedKey {
         name: key.id().to_string(),
         key: key.clone(),
@@ -237,13 +241,15 @@ fn trusted(key: &PublicKey) -> TrustedKey {
     }
 }
 
+/// Finds the first signature that a trusted key made and that `check_statement` accepts.
 fn verify(
     bytes: &[u8],
     signatures: &[impl AsRef<[u8]>],
     keys: &[TrustedKey],
     today: Date,
-    may_say: impl Fn(&TrustedKey, &Statement) -> Result<(), SignatureRefusal>,
+    check_statement: impl Fn(&TrustedKey, &Statement) -> Result<(), SignatureRefusal>,
 ) -> Result<Signer, SignatureRefusal> {
+    // The hash is only computed if a key needs it.
     let mut hash = None;
     let mut worst = SignatureRefusal::NoSignature;
     for file in signatures.iter().take(MAX_SIGNATURES) {
@@ -254,14 +260,14 @@ fn verify(
                 continue;
             }
         };
-        let mut named = keys.iter().filter(|key| key.key.id() == signature.key_id()).peekable();
-        if named.peek().is_none() {
-            worst = worst.or_heavier(SignatureRefusal::UnknownKey(signature.key_id()));
+        let key_id = signature.key_id();
+        if !keys.iter().any(|key| key.key.id() == key_id) {
+            worst = worst.or_heavier(SignatureRefusal::UnknownKey(key_id));
         }
-        for key in named {
+        for key in keys.iter().filter(|key| key.key.id() == key_id) {
             let hash = hash.get_or_insert_with(|| prehash(bytes));
-            match check(&signature, key, keys, hash, today, &may_say) {
-                Ok(()) => return Ok(Signer { name: key.name.clone(), key: key.key.id() }),
+            match check_signature(&signature, key, keys, hash, today, &check_statement) {
+                Ok(()) => return Ok(Signer { name: key.name.clone(), key: key_id }),
                 Err(refusal) => worst = worst.or_heavier(refusal),
             }
         }
@@ -269,28 +275,28 @@ fn verify(
     Err(worst)
 }
 
-/// A key that is trusted twice is revoked if it is revoked once.
-fn check(
+/// Checks that the key made the signature, is trusted today, and may sign this.
+fn check_signature(
     signature: &Signature,
     key: &TrustedKey,
     keys: &[TrustedKey],
     hash: &[u8; 64],
     today: Date,
-    may_say: &impl Fn(&TrustedKey, &Statement) -> Result<(), SignatureRefusal>,
+    check_statement: &impl Fn(&TrustedKey, &Statement) -> Result<(), SignatureRefusal>,
 ) -> Result<(), SignatureRefusal> {
     if !signature.is_of(&key.key, hash) {
         return Err(SignatureRefusal::WrongSignature(key.name.clone()));
     }
+    // A key that is trusted twice is revoked if it is revoked once.
     if let Some(revoked) = keys.iter().find(|other| other.revoked && other.key.key == key.key.key) {
         return Err(SignatureRefusal::Revoked(revoked.name.clone()));
     }
-    match key.not_after {
-        Some(not_after) if today > not_after => {
-            return Err(SignatureRefusal::Expired { key: key.name.clone(), not_after });
-        }
-        _ => {}
+    if let Some(not_after) = key.not_after
+        && today > not_after
+    {
+        return Err(SignatureRefusal::Expired { key: key.name.clone(), not_after });
     }
-    let said = Statement::read(signature.comment())
+    let statement = Statement::read(signature.comment())
         .map_err(|error| signed_otherwise(key, error.to_string()))?;
-    may_say(key, &said)
+    check_statement(key, &statement)
 }
