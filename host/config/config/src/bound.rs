@@ -6,10 +6,10 @@ use toolhold_contract::HostError;
 
 use super::keys::rule;
 use super::leaf::{Leaf, document};
-use super::narrow::{Bases, effective, is_known};
-use super::{Ceiling, Config, Folders, Problem, Source, ceiling};
+use super::narrow::{Bases, effective, is_known, value_at};
+use super::{Ceiling, Config, ConfigValues, Folders, Problem, Source, ceiling};
 
-/// Bytes of one text: more than a configuration with all of its lists has.
+/// Most bytes of one text: more than a configuration with all of its lists has.
 const MAX_TEXT: usize = 256 * 1024;
 
 /// The list of rules that decides by itself, so that no value bounds it.
@@ -19,51 +19,53 @@ const RULES: [&str; 3] = ["tools", "policy", "rules"];
 const STARTED: [&[&str]; 2] = [&["plugins"], &["mcp", "servers"]];
 
 impl Config {
-    /// Whether it is that of a task: it was loaded with [`Inputs::bounds`](super::Inputs::bounds).
+    /// Checks whether this is the configuration of a task: it was loaded with
+    /// [`Inputs::bounds`](super::Inputs::bounds).
     pub fn is_of_task(&self) -> bool {
         self.read_from.as_ref().is_some_and(|(_, inputs)| !inputs.bounds.is_empty())
     }
 
-    /// The limits of this configuration, with its flags.
+    /// Writes the limits of this configuration, with its flags.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] if it is too long.
+    /// [`HostError::Config`] if the configuration is too long.
     pub(super) fn bounds_with_flags(&self) -> Result<Vec<String>, HostError> {
-        let mut leaves = Vec::new();
-        let all = serde_json::to_value(effective(self)).unwrap_or_default();
-        collect(&all, &mut Vec::new(), &mut leaves);
+        let mut texts = vec![to_text(&comparable_leaves(&effective(self)))?];
         // The rules of each ceiling are a gate of their own.
-        let of_ceilings: Vec<Vec<Leaf>> = self
-            .ceilings
-            .iter()
-            .map(|ceiling| {
-                let all = serde_json::to_value(&ceiling.contents.values).unwrap_or_default();
-                let mut leaves = Vec::new();
-                collect(&all, &mut Vec::new(), &mut leaves);
-                leaves.retain(is_rules);
-                leaves
-            })
-            .filter(|leaves| leaves.iter().any(has_rules))
-            .collect();
-        std::iter::once(leaves).chain(of_ceilings).map(|leaves| text(&leaves)).collect()
+        for ceiling in &self.ceilings {
+            let mut leaves = comparable_leaves(&ceiling.contents.values);
+            leaves.retain(is_rules);
+            if leaves.iter().any(has_rules) {
+                texts.push(to_text(&leaves)?);
+            }
+        }
+        Ok(texts)
     }
 }
 
-fn text(leaves: &[Leaf]) -> Result<String, HostError> {
+fn to_text(leaves: &[Leaf]) -> Result<String, HostError> {
     let table = document(leaves).map_err(|error| HostError::Config(error.to_string()))?;
-    let text = serde_json::to_string(&table);
-    match text.map_err(|error| HostError::Config(error.to_string()))? {
-        text if text.len() <= MAX_TEXT => Ok(text),
-        text => Err(HostError::Config(format!(
-            "the configuration is {} bytes with its defaults; the limit for creating tasks is \
-             {MAX_TEXT}",
-            text.len()
-        ))),
+    let text =
+        serde_json::to_string(&table).map_err(|error| HostError::Config(error.to_string()))?;
+    let size = text.len();
+    if size > MAX_TEXT {
+        return Err(HostError::Config(format!(
+            "the configuration is {size} bytes with its defaults; the limit for creating tasks is \
+             {MAX_TEXT}"
+        )));
     }
+    Ok(text)
 }
 
-/// The values that can be compared.
+fn comparable_leaves(values: &ConfigValues) -> Vec<Leaf> {
+    let mut leaves = Vec::new();
+    let root = serde_json::to_value(values).unwrap_or_default();
+    collect(&root, &mut Vec::new(), &mut leaves);
+    leaves
+}
+
+/// Collects the values that can be compared.
 fn collect(value: &Value, path: &mut Vec<String>, leaves: &mut Vec<Leaf>) {
     let rule = if path.is_empty() { None } else { rule(path) };
     match (rule, value) {
@@ -83,7 +85,7 @@ fn collect(value: &Value, path: &mut Vec<String>, leaves: &mut Vec<Leaf>) {
             _,
         )
         | (_, Value::Null) => {}
-        // Anything else is no bound.
+        // Any other value than `approve` is no bound.
         (Some(Narrowing::Approve), value) if value != "approve" => {}
         (Some(_), value) => {
             if let Ok(value) = toml::Value::try_from(value) {
@@ -101,39 +103,35 @@ fn has_rules(leaf: &Leaf) -> bool {
     is_rules(leaf) && leaf.value.as_array().is_some_and(|rules| !rules.is_empty())
 }
 
-/// Bounds `leaves` by texts of [`Config::task_bounds`].
+/// Bounds `leaves` by the texts of [`Config::task_bounds`].
 ///
 /// # Errors
 ///
-/// A text that can't be read, or can't be compared with the present configuration: then nothing may
-/// run.
+/// A text can't be read, or can't be compared with the present configuration. The task may not run
+/// then.
 pub(super) fn apply(
     leaves: &mut Vec<Leaf>,
     texts: &[String],
     folders: &Folders,
     bases: Bases<'_>,
 ) -> Result<Vec<Ceiling>, Vec<Problem>> {
-    // It is in no file of its own, so errors name the one that it was kept in.
+    // The bounds have no file of their own, so errors name the file that they were stored in.
     let path = folders.data.join("schedule").join("tasks.db");
     let mut applied = Vec::new();
     for text in texts {
-        let then: Value = serde_json::from_str(text).map_err(|error| {
-            vec![Problem::new(
-                Source::Path(path.clone()),
-                format!("the stored configuration of the task: {error}"),
-            )]
+        let stored: Value = serde_json::from_str(text).map_err(|error| {
+            let message = format!("the stored configuration of the task: {error}");
+            vec![Problem::new(Source::Path(path.clone()), message)]
         })?;
-        let mut own = Vec::new();
-        collect(&then, &mut Vec::new(), &mut own);
         let base = Config::from_leaves(leaves)?;
         let current = serde_json::to_value(effective(&base)).unwrap_or_default();
-        let mut own: Vec<Leaf> = own
-            .into_iter()
-            // What is still the same, or no longer exists, needs no bound.
-            .filter(|leaf| is_known(&leaf.path, &current) && !is_same(leaf, &current))
-            .collect();
+
+        let mut own = Vec::new();
+        collect(&stored, &mut Vec::new(), &mut own);
+        // A value that is still the same, or no longer exists, needs no bound.
+        own.retain(|leaf| is_known(&leaf.path, &current) && !is_same(leaf, &current));
         if applied.is_empty() {
-            own.extend(new_tables(&then, &current));
+            own.extend(disable_new_tables(&stored, &current));
         }
         let contents = Config::from_leaves(&own)?;
         let bounds: Vec<Leaf> = own.iter().filter(|leaf| !is_rules(leaf)).cloned().collect();
@@ -144,17 +142,20 @@ pub(super) fn apply(
 }
 
 fn is_same(leaf: &Leaf, current: &Value) -> bool {
-    let value = leaf.path.iter().fold(current, |value, part| &value[part]);
+    let value = value_at(current, &leaf.path);
     serde_json::to_value(&leaf.value).is_ok_and(|own| own == *value)
 }
 
-/// Disables the tables that were added since: the maker of the task didn't have them.
-fn new_tables(then: &Value, current: &Value) -> Vec<Leaf> {
+/// Returns leaves that disable the tables that were added since the task was made.
+fn disable_new_tables(stored: &Value, current: &Value) -> Vec<Leaf> {
     let mut leaves = Vec::new();
     for table in STARTED {
-        let [now, then] = [current, then].map(|all| table.iter().fold(all, |at, part| &at[part]));
-        let names = now.as_object().into_iter().flat_map(|tables| tables.keys());
-        for name in names.filter(|name| then.get(name).is_none()) {
+        let stored_tables = value_at(stored, table);
+        let current_tables = value_at(current, table).as_object();
+        for name in current_tables.into_iter().flat_map(|tables| tables.keys()) {
+            if stored_tables.get(name).is_some() {
+                continue;
+            }
             let mut path: Vec<String> = table.iter().map(|part| (*part).to_owned()).collect();
             path.extend([name.clone(), "enabled".to_owned()]);
             leaves.push(Leaf::new(path, false.into(), &Source::TaskBounds));

@@ -10,7 +10,7 @@ use toolhold_contract::text::neutral_line;
 
 use super::keys::dotted;
 use super::leaf::Leaf;
-use super::narrow::{Bases, Narrower, narrow};
+use super::narrow::{Bases, Narrower, narrow, value_at};
 use super::{
     Ceiling, Config, Plugin, Problem, Problems, SYSTEM_CEILING, Source, Taken, file, signed,
 };
@@ -35,26 +35,29 @@ pub(super) fn read(
     system: Option<&Path>,
     other: Option<&Path>,
 ) -> Result<Vec<Unapplied>, Vec<Problem>> {
-    let mut found = Vec::new();
+    let mut texts = Vec::new();
     let mut problems = Vec::new();
-    let system = system.map(|path| (path, signed::read(path)));
-    let other =
-        other.map(|path| (path, file::read_named_ceiling(path).map(|text| Some((text, None)))));
-    for (path, text) in system.into_iter().chain(other) {
-        let text = match text {
-            Ok(Some(text)) => text,
-            Ok(None) => continue,
-            Err(problem) => {
-                problems.push(problem);
-                continue;
-            }
-        };
-        let (text, signed_by) = text;
-        let (leaves, wrong) = file::parse(path, &text.text, file::MAX_VALUES);
-        problems.extend(wrong);
-        found.push(Unapplied { path: path.to_owned(), leaves, signed_by });
+    if let Some(path) = system {
+        match signed::read(path) {
+            Ok(Some((text, signed_by))) => texts.push((path, text, signed_by)),
+            Ok(None) => {}
+            Err(problem) => problems.push(problem),
+        }
     }
-    if problems.is_empty() { Ok(found) } else { Err(problems) }
+    if let Some(path) = other {
+        match file::read_named_ceiling(path) {
+            Ok(text) => texts.push((path, text, None)),
+            Err(problem) => problems.push(problem),
+        }
+    }
+
+    let mut ceilings = Vec::new();
+    for (path, text, signed_by) in texts {
+        let (leaves, faults) = file::parse(path, &text.text, file::MAX_VALUES);
+        problems.extend(faults);
+        ceilings.push(Unapplied { path: path.to_owned(), leaves, signed_by });
+    }
+    if problems.is_empty() { Ok(ceilings) } else { Err(problems) }
 }
 
 /// Reads a ceiling that is about to be signed, and checks what can be checked without the
@@ -69,17 +72,15 @@ pub fn check_ceiling(path: &Path) -> Result<String, Problems> {
     if !problems.is_empty() {
         return Err(Problems(problems));
     }
-    let problems: Vec<Problem> = misplaced_in(&leaves).collect();
-    if !problems.is_empty() {
-        return Err(Problems(problems));
-    }
+    check_misplaced(&leaves).map_err(Problems)?;
     let (_, leaves) = split_all(leaves).map_err(Problems)?;
     Config::from_leaves(&leaves)?.checked()?;
     Ok(text)
 }
 
 impl Config {
-    /// The ceilings, who signed them, and what they take away, in lines for a person.
+    /// Describes the ceilings, their signers, and the values that they limit, in lines for a
+    /// person.
     pub fn describe_ceilings(&self) -> String {
         let mut text = String::new();
         for Ceiling { path, signed_by, taken, .. } in &self.ceilings {
@@ -93,13 +94,13 @@ impl Config {
                 text += "  This ceiling limits no value of your configuration.\n";
             }
             for Taken { key, wanted, wanted_by, held, source } in taken {
-                let by = match wanted_by {
+                let place = match wanted_by {
                     Source::Default => "by default".to_owned(),
                     other => format!("in {other}"),
                 };
                 let held = neutral_line(&super::inline(held));
                 let wanted = neutral_line(&super::inline(wanted));
-                let line = format!("  {key}: limited to {held}, from {wanted} {by} ({source})");
+                let line = format!("  {key}: limited to {held}, from {wanted} {place} ({source})");
                 text += &neutral_line(&line);
                 text += "\n";
             }
@@ -129,10 +130,8 @@ pub(super) fn apply(
         let (for_all, own_leaves) = split_all(own_leaves)?;
         // As in the user's file, an invalid plugin name is a mistake.
         let contents = Config::from_leaves(&own_leaves)?.checked()?;
-        let problems: Vec<Problem> = misplaced_in(&own_leaves).collect();
-        if !problems.is_empty() {
-            return Err(problems);
-        }
+        check_misplaced(&own_leaves)?;
+
         // The rules of a ceiling don't bound a key: they are a gate of their own, before the
         // operator's.
         let bounds: Vec<Leaf> = own_leaves
@@ -141,13 +140,17 @@ pub(super) fn apply(
             .cloned()
             .collect();
         let mut taken = bound(leaves, &bounds, &contents, bases)?;
-        let inherited = inherited(&bounds, &Config::from_leaves(leaves)?);
-        taken.extend(bound(leaves, &inherited, &contents, bases)?);
+
         let base = Config::from_leaves(leaves)?;
-        let names = base.values.plugins.keys();
-        let of_each: Vec<Leaf> =
-            names.flat_map(|name| for_all.iter().map(|leaf| renamed(leaf, name))).collect();
-        taken.extend(bound(leaves, &of_each, &contents, bases)?);
+        let inherited = inherited_bounds(&bounds, &base);
+        taken.extend(bound(leaves, &inherited, &contents, bases)?);
+
+        let base = Config::from_leaves(leaves)?;
+        let mut plugin_bounds = Vec::new();
+        for name in base.values.plugins.keys() {
+            plugin_bounds.extend(for_all.iter().map(|leaf| for_plugin(leaf, name)));
+        }
+        taken.extend(bound(leaves, &plugin_bounds, &contents, bases)?);
         applied.push(Ceiling { path, signed_by, taken, contents });
     }
     Ok(applied)
@@ -157,60 +160,62 @@ fn is_at(leaf: &Leaf, key: [&str; 3]) -> bool {
     leaf.path.iter().map(String::as_str).eq(key)
 }
 
-/// Separates the keys of `[plugins."*"]`, which bound every plugin.
+/// Separates the keys of `[plugins."*"]`, which bound every plugin, from the other keys.
 ///
 /// # Errors
 ///
-/// The keys of the table that grant nothing: without a table, a plugin has their defaults, so they
-/// would not bound every plugin.
+/// The keys of the table that grant nothing: a plugin without a table has the defaults of these
+/// keys, so they would not bound every plugin.
 fn split_all(leaves: Vec<Leaf>) -> Result<(Vec<Leaf>, Vec<Leaf>), Vec<Problem>> {
     let (for_all, own): (Vec<Leaf>, Vec<Leaf>) = leaves
         .into_iter()
         .partition(|leaf| leaf.path.starts_with(&EVERY_PLUGIN.map(str::to_owned)));
     let grants: Vec<&str> =
         Capability::ALL.iter().flat_map(|capability| capability.facts().keys).copied().collect();
-    let wrong = for_all.iter().filter(|leaf| {
-        !leaf.path.get(2).is_some_and(|key| grants.contains(&key.as_str()) && leaf.path.len() == 3)
-    });
-    let problems: Vec<Problem> = wrong
-        .map(|leaf| {
-            let message = format!(
-                "`{}`: [plugins.\"*\"] can have only {}",
-                dotted(&leaf.path),
-                grants.join(", ")
-            );
-            Problem::new(leaf.source(), message)
-        })
-        .collect();
+    let mut problems = Vec::new();
+    for leaf in &for_all {
+        if let [_, _, key] = leaf.path.as_slice()
+            && grants.contains(&key.as_str())
+        {
+            continue;
+        }
+        let key = dotted(&leaf.path);
+        let message = format!("`{key}`: [plugins.\"*\"] can have only {}", grants.join(", "));
+        problems.push(Problem::new(leaf.source(), message));
+    }
     if !problems.is_empty() {
         return Err(problems);
     }
-    // Also where there is no plugin yet.
-    let any: Vec<Leaf> = for_all.iter().map(|leaf| renamed(leaf, "any")).collect();
+    // The values are checked even if there is no plugin yet.
+    let any: Vec<Leaf> = for_all.iter().map(|leaf| for_plugin(leaf, "any")).collect();
     Config::from_leaves(&any)?.checked()?;
     Ok((for_all, own))
 }
 
-/// A key of `[plugins."*"]` for one plugin.
-fn renamed(leaf: &Leaf, name: &str) -> Leaf {
+/// Makes a key of `[plugins."*"]` a key of one plugin.
+fn for_plugin(leaf: &Leaf, name: &str) -> Leaf {
     let mut leaf = leaf.clone();
     name.clone_into(&mut leaf.path[1]);
     leaf
 }
 
-fn misplaced_in(leaves: &[Leaf]) -> impl Iterator<Item = Problem> {
-    leaves.iter().filter(|leaf| is_at(leaf, ["tools", "authorization", "rules"])).map(misplaced)
+/// Refuses `tools.authorization.rules`, since these rules would apply only in part.
+fn check_misplaced(leaves: &[Leaf]) -> Result<(), Vec<Problem>> {
+    let mut problems = Vec::new();
+    for leaf in leaves {
+        if is_at(leaf, ["tools", "authorization", "rules"]) {
+            problems.push(Problem::new(
+                leaf.source(),
+                "`tools.authorization.rules`: a ceiling can't limit this key; write its rules into \
+                 [tools.policy]",
+            ));
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-/// The problem for a key whose rules would count only in part.
-fn misplaced(leaf: &Leaf) -> Problem {
-    Problem::new(
-        leaf.source(),
-        "`tools.authorization.rules`: a ceiling can't limit this key; write its rules into \
-         [tools.policy]",
-    )
-}
-
+/// Bounds `leaves` by `bounds`. Returns the values that are limited. `contents` is the whole
+/// ceiling.
 pub(super) fn bound(
     leaves: &mut Vec<Leaf>,
     bounds: &[Leaf],
@@ -224,43 +229,37 @@ pub(super) fn bound(
         base.values.plugins.entry(name.clone()).or_insert_with(Plugin::default);
     }
     let narrowed = narrow(bounds, &base, bases, Narrower::Ceiling)?.leaves;
-    let taken: Vec<Taken> = narrowed
-        .iter()
-        .map(|leaf| {
-            let is_written =
-                bounds.iter().any(|bound| bound.path == leaf.path && bound.value == leaf.value);
-            // If no directory is left, the tools are disabled, though the ceiling has no such key.
-            let nothing_left = (is_at(leaf, ["tools", "file", "enabled"])
-                || is_at(leaf, ["tools", "shell", "enabled"]))
-                && !is_written;
-            let path = if nothing_left {
-                [&leaf.path[..2], &["allowed_paths".to_owned()]].concat()
-            } else {
-                leaf.path.clone()
-            };
-            let key = dotted(&path);
-            let all = serde_json::to_value(&before.values).unwrap_or_default();
-            let wanted = path.iter().fold(&all, |value, part| &value[part]).clone();
-            let held = if path == leaf.path {
-                serde_json::to_value(&leaf.value).unwrap_or_default()
-            } else {
-                Value::Array(Vec::new())
-            };
-            let source = bounds
-                .iter()
-                .find(|bound| bound.path == path)
-                .map_or_else(|| leaf.source(), Leaf::source);
-            Taken { wanted, wanted_by: before.source(&key), held, source, key }
-        })
-        .collect();
+    let taken = narrowed.iter().map(|leaf| taken_value(leaf, bounds, &before)).collect();
     leaves.extend(narrowed);
     Ok(taken)
 }
 
-/// The bounds that the shell and plugins inherit from a ceiling's bounds for all tools. The keys of
-/// a plugin can't exceed `[tools.limits]`, `[tools.file]`, `[tools.shell]`, `[tools.web]` and
-/// `[plugin_folder]`. Commands can't leave the directories of `[tools.file]`.
-fn inherited(bounds: &[Leaf], base: &Config) -> Vec<Leaf> {
+/// Describes the value that a ceiling limits by `leaf`. `before` is the configuration without the
+/// ceiling.
+fn taken_value(leaf: &Leaf, bounds: &[Leaf], before: &Config) -> Taken {
+    let is_switch =
+        is_at(leaf, ["tools", "file", "enabled"]) || is_at(leaf, ["tools", "shell", "enabled"]);
+    let is_written =
+        bounds.iter().any(|bound| bound.path == leaf.path && bound.value == leaf.value);
+    let mut path = leaf.path.clone();
+    let mut held = serde_json::to_value(&leaf.value).unwrap_or_default();
+    // If no directory is left, the tools are disabled, though the ceiling has no such key.
+    if is_switch && !is_written {
+        "allowed_paths".clone_into(&mut path[2]);
+        held = Value::Array(Vec::new());
+    }
+
+    let key = dotted(&path);
+    let values = serde_json::to_value(&before.values).unwrap_or_default();
+    let wanted = value_at(&values, &path).clone();
+    let bound = bounds.iter().find(|bound| bound.path == path).unwrap_or(leaf);
+    Taken { wanted, wanted_by: before.source(&key), held, source: bound.source(), key }
+}
+
+/// Returns the bounds that the shell and plugins inherit from a ceiling's bounds for all tools. The
+/// keys of a plugin can't exceed `[tools.limits]`, `[tools.file]`, `[tools.shell]`, `[tools.web]`
+/// and `[plugin_folder]`. Commands can't leave the directories of `[tools.file]`.
+fn inherited_bounds(bounds: &[Leaf], base: &Config) -> Vec<Leaf> {
     let mut inherited = Vec::new();
     for leaf in bounds {
         let path: Vec<&str> = leaf.path.iter().map(String::as_str).collect();
@@ -282,21 +281,20 @@ fn inherited(bounds: &[Leaf], base: &Config) -> Vec<Leaf> {
             ["plugin_folder", "reload"] => (vec!["reload"], leaf.value.clone()),
             _ => continue,
         };
-        if path == ["tools", "file", "allowed_paths"]
-            && !bounds.iter().any(|bound| is_at(bound, ["tools", "shell", "allowed_paths"]))
-        {
-            let path = ["tools", "shell", "allowed_paths"];
-            inherited.push(leaf_at(leaf, &path, leaf.value.clone()));
+        let shell_paths = ["tools", "shell", "allowed_paths"];
+        let bounds_shell = bounds.iter().any(|bound| is_at(bound, shell_paths));
+        if path == ["tools", "file", "allowed_paths"] && !bounds_shell {
+            inherited.push(leaf_at(leaf, &shell_paths, leaf.value.clone()));
         }
         for name in base.values.plugins.keys() {
-            let path: Vec<&str> =
-                ["plugins", name].into_iter().chain(plugin_key.iter().copied()).collect();
+            let path = [&["plugins", name][..], &plugin_key].concat();
             inherited.push(leaf_at(leaf, &path, value.clone()));
         }
     }
     inherited
 }
 
+/// Makes a leaf for another key, with the source of `leaf`.
 fn leaf_at(leaf: &Leaf, path: &[&str], value: toml::Value) -> Leaf {
     let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
     Leaf { sources: vec![leaf.source(); path.len()], path, value, ..leaf.clone() }

@@ -32,67 +32,73 @@ pub struct KeyDescription {
     pub description: String,
 }
 
-/// Every table and key, in the order of their definition, without deprecated ones.
+/// Describes every table and key, in the order of their definition, without deprecated ones.
 pub fn describe() -> Vec<TableDescription> {
     let schema = super::keys::schema();
     let mut tables = Vec::new();
     for (name, property) in properties(&schema) {
-        table(&schema, property, name, &mut tables);
+        describe_table(&schema, property, name, &mut tables);
     }
     tables
 }
 
-fn table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescription>) {
-    let target = resolved(root, schema);
-    let more = &target["additionalProperties"];
-    let inner = resolved(root, more);
-    if more.is_object() && inner["type"] != "object" {
+/// Describes a table, and then the tables in it. `root` is the schema of the whole configuration.
+fn describe_table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescription>) {
+    let target = resolve(root, schema);
+    let chosen = &target["additionalProperties"];
+    if chosen.is_object() && resolve(root, chosen)["type"] != "object" {
         // In a table of values with chosen names, the table's description describes each value.
         let description = text(&schema["description"]).unwrap_or_default();
-        let written = [&schema["default"], &schema["examples"][0]]
-            .into_iter()
-            .filter_map(Value::as_object)
-            .find(|entries| !entries.is_empty());
-        let entries = written.cloned().unwrap_or_default().into_iter().collect();
-        let key = KeyDescription {
-            name: "NAME".to_owned(),
-            takes: takes(root, more),
-            default: None,
-            example: None,
-            entries,
-            description: String::new(),
-        };
+        let key = describe_chosen_key(root, schema, chosen);
         tables.push(TableDescription { path: path.to_owned(), description, keys: vec![key] });
         return;
     }
-    if more.is_object() {
+    if chosen.is_object() {
         // In a table of tables with chosen names, the inner table is described.
-        let mut inner = more.clone();
+        let mut inner = chosen.clone();
         inner["description"] = schema["description"].clone();
-        let example = schema["examples"][0].as_object().and_then(|example| example.values().next());
-        if let Some(example) = example {
-            inner["examples"] = serde_json::json!([example]);
+        if let Some(example) = schema["examples"][0].as_object()
+            && let Some(first) = example.values().next()
+        {
+            inner["examples"] = serde_json::json!([first]);
         }
-        return table(root, &inner, &format!("{path}.NAME"), tables);
+        return describe_table(root, &inner, &format!("{path}.NAME"), tables);
     }
+
     let description =
         text(&schema["description"]).or_else(|| text(&target["description"])).unwrap_or_default();
-    let (below, values): (Vec<_>, Vec<_>) =
-        properties(target).partition(|(_, property)| resolved(root, property)["type"] == "object");
+    let (inner_tables, values): (Vec<_>, Vec<_>) =
+        properties(target).partition(|(_, property)| resolve(root, property)["type"] == "object");
     let keys = values.into_iter().map(|(name, property)| KeyDescription {
         name: name.to_owned(),
-        takes: takes(root, property),
+        takes: describe_type(root, property),
         default: property.get("default").cloned(),
         example: property["examples"].get(0).cloned(),
         entries: Vec::new(),
         description: text(&property["description"]).unwrap_or_default(),
     });
     tables.push(TableDescription { path: path.to_owned(), description, keys: keys.collect() });
-    for (name, property) in below {
-        table(root, property, &format!("{path}.{name}"), tables);
+    for (name, property) in inner_tables {
+        describe_table(root, property, &format!("{path}.{name}"), tables);
     }
 }
 
+/// Describes a key whose name the operator chooses. `table` is the schema of its table.
+fn describe_chosen_key(root: &Value, table: &Value, schema: &Value) -> KeyDescription {
+    let mut written =
+        [&table["default"], &table["examples"][0]].into_iter().filter_map(Value::as_object);
+    let entries = written.find(|entries| !entries.is_empty()).cloned().unwrap_or_default();
+    KeyDescription {
+        name: "NAME".to_owned(),
+        takes: describe_type(root, schema),
+        default: None,
+        example: None,
+        entries: entries.into_iter().collect(),
+        description: String::new(),
+    }
+}
+
+/// Returns the properties of a schema, without deprecated ones.
 fn properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
     schema["properties"]
         .as_object()
@@ -102,43 +108,42 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
         .map(|(name, property)| (name.as_str(), property))
 }
 
-fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
-    let target = schema["$ref"]
-        .as_str()
-        .and_then(|reference| root.pointer(reference.trim_start_matches('#')));
-    target.unwrap_or(schema)
+/// Follows the reference of a schema, if it has one.
+fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    let Some(reference) = schema["$ref"].as_str() else { return schema };
+    root.pointer(reference.trim_start_matches('#')).unwrap_or(schema)
 }
 
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-/// The accepted values of a key, in words.
-fn takes(root: &Value, schema: &Value) -> String {
-    let schema = resolved(root, schema);
+/// Describes the accepted values of a key in words.
+fn describe_type(root: &Value, schema: &Value) -> String {
+    let schema = resolve(root, schema);
     for key in ["anyOf", "oneOf"] {
         if let Some(forms) = schema[key].as_array() {
             // In the schema, a key that may be absent may be null. TOML has no null.
             let forms = forms.iter().filter(|form| form["type"] != "null");
-            return forms.map(|form| takes(root, form)).collect::<Vec<_>>().join(" or ");
+            return forms.map(|form| describe_type(root, form)).collect::<Vec<_>>().join(" or ");
         }
     }
     if let Some(only) = schema.get("const") {
         return format!("`{only}`");
     }
-    let names = match &schema["type"] {
+    let type_name = match &schema["type"] {
         Value::Array(names) => names.first().and_then(Value::as_str),
         name => name.as_str(),
     };
-    match names {
+    match type_name {
         Some("integer") => format!("a whole number{}", bounds(schema)),
         Some("number") => format!("a number{}", bounds(schema)),
         Some("string") => "a string".to_owned(),
         Some("boolean") => "`true` or `false`".to_owned(),
-        Some("array") => format!("a list, each {}", takes(root, &schema["items"])),
+        Some("array") => format!("a list, each {}", describe_type(root, &schema["items"])),
         Some("object") => {
             let fields: Vec<String> = properties(schema)
-                .map(|(name, field)| format!("`{name}` ({})", takes(root, field)))
+                .map(|(name, field)| format!("`{name}` ({})", describe_type(root, field)))
                 .collect();
             format!("a table of {}", fields.join(" and "))
         }

@@ -1,5 +1,5 @@
-//! Builds the rules of requests from the configuration: which hosts, which proxy and authorities,
-//! and which secrets.
+//! Builds the rules of requests from the configuration: the hosts, the proxy, the authorities, and
+//! the secrets.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,9 @@ use toolhold_contract::{BuiltInGrant, BuiltInPlugin, HostError, SubjectKind};
 use toolhold_net::{
     Limits, Network, Proxy, Secret as ResolvedSecret, SecretSource, SecretValue, Settings,
 };
-use toolhold_policy::egress::{Grant, HostPattern, PrivateHosts, Reach, Scheme, Target};
+use toolhold_policy::egress::{
+    Grant, HostPattern, HostPatternError, PrivateHosts, Reach, Scheme, Target,
+};
 use toolhold_policy::{Action, Placed, Verdict};
 
 use serde_json::Value;
@@ -20,10 +22,10 @@ use super::{
     Web, WithoutProxy, WrittenHost, WrittenPrivateHosts,
 };
 
-/// Bytes of a request's body.
+/// Most bytes of a request's body.
 const REQUEST_BODY: u64 = 10 << 20;
 
-/// Bytes of the headers of a response.
+/// Most bytes of the headers of a response.
 const HEADERS: usize = 64 << 10;
 
 /// Seconds without any data from the other side.
@@ -48,7 +50,7 @@ impl RequestTable<'_> {
 }
 
 impl Config {
-    /// Where the requests of the built-in web tools may go, and how they leave.
+    /// Builds the settings for requests of the built-in web tools.
     ///
     /// # Errors
     ///
@@ -60,34 +62,30 @@ impl Config {
     ) -> Result<Settings, HostError> {
         let web = &self.values.tools.web;
         let limits = self.values.tools.limits;
-        let all = limits.response_mib.get() << 20;
-        let bounds = self.bounds(
-            limits,
-            limits.request_secs.get().min(web.timeout.get()),
-            all.min(web.max_body_kib.get() << 10),
-        );
+        let secs = limits.request_secs.get().min(web.timeout.get());
+        let bytes = (limits.response_mib.get() << 20).min(web.max_body_kib.get() << 10);
+        let request_limits = request_limits(limits, secs, bytes);
         let time_key = if web.timeout <= limits.request_secs {
             format!("`timeout` in {}", self.own_table("tools.web"))
         } else {
             self.time_key("tools.limits")
         };
-        let settings =
-            self.egress(&self.web_table(), bounds, &time_key, folders, working_directory)?;
-        Ok(Settings {
-            reach: self.web_reach()?,
-            asks: web.other_domains == OtherDomains::Ask,
-            ..settings
-        })
+        let table = self.web_table();
+        let mut settings =
+            self.egress(&table, request_limits, &time_key, folders, working_directory)?;
+        settings.reach = self.web_reach()?;
+        settings.asks = web.other_domains == OtherDomains::Ask;
+        Ok(settings)
     }
 
-    /// The rules for the gate that decides on calls of the web tools.
+    /// Builds the rules for the gate that decides on calls of the web tools.
     pub fn web(&self) -> Result<toolhold_policy::Web, HostError> {
-        let others = match self.values.tools.web.other_domains {
+        let verdict = match self.values.tools.web.other_domains {
             OtherDomains::Deny => Verdict::Deny,
             OtherDomains::Ask => Verdict::Ask,
             OtherDomains::Allow => Verdict::Allow,
         };
-        let others = Placed { value: others, place: self.origin("tools.web.other_domains") };
+        let others = Placed { value: verdict, place: self.origin("tools.web.other_domains") };
         Ok(toolhold_policy::Web { reach: Arc::new(self.web_reach()?), others })
     }
 
@@ -97,10 +95,8 @@ impl Config {
             let place = self.origin("tools.web.other_domains");
             let hosts =
                 HostPattern::new("*").map_err(|error| HostError::Config(error.to_string()))?;
-            reach.grants.push(Placed {
-                value: Grant { hosts, scheme: None, port: None, methods: Vec::new() },
-                place,
-            });
+            let value = Grant { hosts, scheme: None, port: None, methods: Vec::new() };
+            reach.grants.push(Placed { value, place });
         }
         Ok(reach)
     }
@@ -118,7 +114,8 @@ impl Config {
         }
     }
 
-    /// Where the requests of the plugin `name` may go. `None` if it has no granted host.
+    /// Builds the settings for requests of the plugin `name`. Returns `None` if it has no granted
+    /// host.
     ///
     /// # Errors
     ///
@@ -142,21 +139,21 @@ impl Config {
             credentials_to: &plugin.credentials_to,
         };
         let limits = self.plugin_limits(name);
-        let bounds =
-            self.bounds(limits, limits.request_secs.get(), limits.response_mib.get() << 20);
+        let request_limits =
+            request_limits(limits, limits.request_secs.get(), limits.response_mib.get() << 20);
         let time_key = match plugin.limits.request_secs {
             Some(_) => self.time_key(&format!("plugins.{}.limits", super::dotted_name(name))),
             None => self.time_key("tools.limits"),
         };
-        self.egress(&table, bounds, &time_key, folders, working_directory).map(Some)
+        self.egress(&table, request_limits, &time_key, folders, working_directory).map(Some)
     }
 
-    /// The key that bounds the time of a request.
+    /// Names the key that bounds the time of a request.
     fn time_key(&self, table: &str) -> String {
         format!("`request_secs` in {}", self.own_table(table))
     }
 
-    /// Names of the secrets that the requests of a call to its URLs carry.
+    /// Returns the names of the secrets that the requests of a call to its URLs carry.
     pub fn secrets_for(&self, action: &Action<'_>) -> Vec<String> {
         let (table, hosts) = if action.built_in {
             if !BuiltInPlugin::has(action.provider, BuiltInGrant::Requests) {
@@ -177,12 +174,9 @@ impl Config {
             .filter(|subject| subject.kind == SubjectKind::Url)
             .filter_map(|subject| Target::with_url(&subject.text).ok())
             .collect();
-        let method = action
-            .arguments
-            .get("method")
-            .and_then(Value::as_str)
-            .unwrap_or("GET")
-            .to_ascii_uppercase();
+        let written_method = action.arguments.get("method").and_then(Value::as_str);
+        let method = written_method.unwrap_or("GET").to_ascii_uppercase();
+
         let mut names = Vec::new();
         for (_, name, secret) in self.request_secrets().filter(|(owner, ..)| *owner == table) {
             let Ok(mut rule) = secret.rule(name) else { continue };
@@ -191,7 +185,8 @@ impl Config {
                 rule.methods.clear();
             }
             let is_sent = urls.iter().any(|(target, url)| {
-                rule.applies_to(target, &method, &url[target.origin().len()..], &private)
+                let path = &url[target.origin().len()..];
+                rule.applies_to(target, &method, path, &private)
             });
             if is_sent {
                 names.push(name.to_owned());
@@ -200,51 +195,29 @@ impl Config {
         names
     }
 
-    fn bounds(&self, limits: super::Limits, secs: u64, body: u64) -> Limits {
-        Limits {
-            time: Duration::from_secs(secs),
-            idle: Duration::from_secs(secs.min(IDLE)),
-            body,
-            request_body: REQUEST_BODY,
-            headers: HEADERS,
-            concurrent: usize::try_from(limits.concurrent_requests.get()).unwrap_or(usize::MAX),
-            requests: u32::try_from(limits.requests.get()).unwrap_or(u32::MAX),
-        }
-    }
-
     fn reach(&self, table: &RequestTable<'_>) -> Result<Reach, HostError> {
-        let grants = self.each(&table.path_of(table.key), table.grants, |grant| {
-            HostPattern::new(grant.host.as_str()).map(|hosts| Grant {
-                hosts,
-                scheme: grant.scheme.map(|scheme| match scheme {
-                    UrlScheme::Https => Scheme::Https,
-                    UrlScheme::Http => Scheme::Http,
-                }),
-                port: grant.port,
-                methods: grant.methods.iter().map(|method| method.as_str().to_owned()).collect(),
-            })
-        })?;
+        let grants_key = table.path_of(table.key);
+        let grants = self.parse_each(&grants_key, table.grants, parse_grant)?;
+        // Hosts that the operator denies are denied for every table.
+        let denied = self.parse_each(
+            "tools.web.denied_domains",
+            &self.values.tools.web.denied_domains,
+            |host| HostPattern::new(host.as_str()),
+        )?;
+        let private_key = table.path_of("allowed_private_hosts");
+        let private = self
+            .parse_each(&private_key, table.private, |hosts| PrivateHosts::new(hosts.as_str()))?;
+        let https_only =
+            Placed { value: table.https_only, place: self.origin(&table.path_of("https_only")) };
         Ok(Reach {
             table: self.own_table(&table.name),
             grants,
-            // Hosts that the operator denies are denied for every table.
-            denied: self.each(
-                "tools.web.denied_domains",
-                &self.values.tools.web.denied_domains,
-                |host| HostPattern::new(host.as_str()),
-            )?,
-            private: self.each(
-                &table.path_of("allowed_private_hosts"),
-                table.private,
-                |hosts| PrivateHosts::new(hosts.as_str()),
-            )?,
-            // Plugins of others have no servers to look at.
+            denied,
+            private,
+            // Third-party plugins have no servers to look at.
             job_servers: table.name == "tools.web" && self.values.tools.web.job_servers,
-            https_only: Placed {
-                value: table.https_only,
-                place: self.origin(&table.path_of("https_only")),
-            },
-            place: self.origin(&table.path_of(table.key)),
+            https_only,
+            place: self.origin(&grants_key),
         })
     }
 
@@ -257,35 +230,40 @@ impl Config {
         working_directory: &Path,
     ) -> Result<Settings, HostError> {
         let credentials_to =
-            self.each(&table.path_of("credentials_to"), table.credentials_to, |host| {
+            self.parse_each(&table.path_of("credentials_to"), table.credentials_to, |host| {
                 HostPattern::new(host.as_str())
             })?;
-        let own_secrets = self.request_secrets().filter(|(owner, ..)| *owner == table.name);
-        let secrets = own_secrets.map(|(owner, name, secret)| {
-            self.resolve_secret(&owner, name, secret, folders, working_directory)
-        });
+        let reach = self.reach(table)?;
+        let mut secrets = Vec::new();
+        for (owner, name, secret) in self.request_secrets() {
+            if owner == table.name {
+                let secret =
+                    self.resolve_secret(&owner, name, secret, folders, working_directory)?;
+                secrets.push(secret);
+            }
+        }
         Ok(Settings {
-            reach: self.reach(table)?,
+            reach,
             limits,
             time_key: time_key.to_owned(),
             asks: false,
-            secrets: secrets.collect::<Result<_, _>>()?,
+            secrets,
             credentials_to: credentials_to.into_iter().map(|placed| placed.value).collect(),
             network: self.network(folders, working_directory),
         })
     }
 
-    /// The elements of a list, each with its place.
-    fn each<W, T, E: fmt::Display>(
+    /// Parses the elements of a list. Each gets its place.
+    fn parse_each<W, T, E: fmt::Display>(
         &self,
         key: &str,
-        written: &[W],
-        read: impl Fn(&W) -> Result<T, E>,
+        list: &[W],
+        parse: impl Fn(&W) -> Result<T, E>,
     ) -> Result<Vec<Placed<T>>, HostError> {
         let mut elements = Vec::new();
-        for (index, written) in written.iter().enumerate() {
+        for (index, written) in list.iter().enumerate() {
             let element = format!("{key}.{index}");
-            let value = read(written).map_err(|error| {
+            let value = parse(written).map_err(|error| {
                 Problems::from(Problem::new(self.source(&element), error.to_string()))
             })?;
             elements.push(Placed { value, place: self.origin(&element) });
@@ -305,13 +283,11 @@ impl Config {
         let rule = secret.rule(name).map_err(|error| {
             Problems::from(Problem::new(self.source_below(&key), error.to_string()))
         })?;
-        Ok(ResolvedSecret {
-            rule,
-            source: self.source_of(&key, &secret.into(), folders, working_directory),
-        })
+        let source = self.source_of(&key, &secret.into(), folders, working_directory);
+        Ok(ResolvedSecret { rule, source })
     }
 
-    /// Where a secret comes from. `key` is the key of its table.
+    /// Returns the source of a secret. `key` is the key of its table.
     pub fn source_of(
         &self,
         key: &str,
@@ -324,16 +300,14 @@ impl Config {
             SecretSource::Variable { name: name.as_str().to_owned(), value }
         } else if !secret.file.is_empty() {
             let key = format!("{key}.file");
-            SecretSource::File(self.beside_its_source(
-                &key,
-                &secret.file,
-                folders,
-                working_directory,
-            ))
+            let path = self.beside_its_source(&key, &secret.file, folders, working_directory);
+            SecretSource::File(path)
         } else {
             let mut words = secret.command.clone();
             // A name with a `/` is a path. Any other program is looked for in `PATH`.
-            if let Some(program) = words.first_mut().filter(|program| program.contains('/')) {
+            if let Some(program) = words.first_mut()
+                && program.contains('/')
+            {
                 let key = format!("{key}.command");
                 let path = self.beside_its_source(&key, program, folders, working_directory);
                 *program = path.to_string_lossy().into_owned();
@@ -342,68 +316,96 @@ impl Config {
         }
     }
 
-    /// How requests leave.
+    /// Returns the proxy and the trusted authorities of requests.
     pub fn network(&self, folders: &Folders, working_directory: &Path) -> Network {
-        let network = &self.values.network;
-        let proxy = match &network.proxy {
-            Some(written) => Some(written.as_str().to_owned()),
-            None => self
-                .variable_of(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])
-                .map(|(_, url)| url),
-        };
-        let except = match &network.no_proxy {
-            Some(hosts) => hosts.iter().map(WithoutProxy::as_str).collect::<Vec<_>>().join(","),
-            None => self
-                .variable_of(&["NO_PROXY", "no_proxy"])
-                .map(|(_, hosts)| hosts)
-                .unwrap_or_default(),
-        };
-        let proxy = proxy.filter(|url| !url.is_empty()).map(|url| {
-            // Like most programs, accept an address without a scheme.
-            let url = if url.contains("://") { url } else { format!("http://{url}") };
-            Proxy { url, except, resolves: network.proxy_resolves }
-        });
         Network {
-            proxy,
+            proxy: self.proxy(),
             authorities: self.authorities(folders, working_directory),
             ..Network::default()
         }
     }
 
-    /// The files with certificates of authorities that are trusted.
+    fn proxy(&self) -> Option<Proxy> {
+        let network = &self.values.network;
+        let written = match &network.proxy {
+            Some(written) => written.as_str().to_owned(),
+            None => {
+                let names = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+                self.variable_of(&names)?.1
+            }
+        };
+        if written.is_empty() {
+            return None;
+        }
+        // Like most programs, accept an address without a scheme.
+        let url = if written.contains("://") { written } else { format!("http://{written}") };
+        let except = match &network.no_proxy {
+            Some(hosts) => hosts.iter().map(WithoutProxy::as_str).collect::<Vec<_>>().join(","),
+            None => match self.variable_of(&["NO_PROXY", "no_proxy"]) {
+                Some((_, hosts)) => hosts,
+                None => String::new(),
+            },
+        };
+        Some(Proxy { url, except, resolves: network.proxy_resolves })
+    }
+
+    /// Returns the files with certificates of authorities that are trusted.
     pub fn authorities(&self, folders: &Folders, working_directory: &Path) -> Vec<PathBuf> {
-        let written = self.values.network.authorities.iter().enumerate();
-        written
-            .map(|(index, path)| {
-                self.beside_its_source(
-                    &format!("network.authorities.{index}"),
-                    path,
-                    folders,
-                    working_directory,
-                )
-            })
-            .collect()
+        let mut files = Vec::new();
+        for (index, path) in self.values.network.authorities.iter().enumerate() {
+            let key = format!("network.authorities.{index}");
+            files.push(self.beside_its_source(&key, path, folders, working_directory));
+        }
+        files
     }
 
-    /// The directory that the configuration was read for.
+    /// Returns the directory that the configuration was read for.
     pub fn directory(&self) -> PathBuf {
-        let inputs =
-            self.read_from.as_ref().and_then(|(_, inputs)| inputs.working_directory.clone());
-        inputs.or_else(|| super::working_directory().ok()).unwrap_or_else(|| PathBuf::from("/"))
+        if let Some((_, inputs)) = &self.read_from
+            && let Some(directory) = &inputs.working_directory
+        {
+            return directory.clone();
+        }
+        super::working_directory().unwrap_or_else(|_| PathBuf::from("/"))
     }
 
-    /// A variable of the environment that the configuration was read with.
+    /// Returns a variable of the environment that the configuration was read with. A variable that
+    /// is empty or not UTF-8 counts as missing.
     pub fn variable(&self, name: &str) -> Option<String> {
-        let mut variables = self.read_from.iter().flat_map(|(_, inputs)| &inputs.variables);
-        let found = variables.rfind(|(known, _)| known == name);
-        found
-            .and_then(|(_, value)| value.to_str())
-            .filter(|value| !value.is_empty())
-            .map(str::to_owned)
+        let (_, inputs) = self.read_from.as_ref()?;
+        let (_, value) = inputs.variables.iter().rfind(|(known, _)| known == name)?;
+        let text = value.to_str()?;
+        if text.is_empty() { None } else { Some(text.to_owned()) }
     }
 
-    /// The first of these variables that has a value, with its name.
+    /// Returns the first of these variables that has a value, with its name.
     pub fn variable_of<'n>(&self, names: &[&'n str]) -> Option<(&'n str, String)> {
         names.iter().find_map(|name| Some((*name, self.variable(name)?)))
     }
+}
+
+/// Returns the limits of requests that may take `secs` and have answers of `body` bytes.
+fn request_limits(limits: super::Limits, secs: u64, body: u64) -> Limits {
+    Limits {
+        time: Duration::from_secs(secs),
+        idle: Duration::from_secs(secs.min(IDLE)),
+        body,
+        request_body: REQUEST_BODY,
+        headers: HEADERS,
+        concurrent: usize::try_from(limits.concurrent_requests.get()).unwrap_or(usize::MAX),
+        requests: u32::try_from(limits.requests.get()).unwrap_or(u32::MAX),
+    }
+}
+
+fn parse_grant(grant: &HostGrant) -> Result<Grant, HostPatternError> {
+    let scheme = grant.scheme.map(|scheme| match scheme {
+        UrlScheme::Https => Scheme::Https,
+        UrlScheme::Http => Scheme::Http,
+    });
+    Ok(Grant {
+        hosts: HostPattern::new(grant.host.as_str())?,
+        scheme,
+        port: grant.port,
+        methods: grant.methods.iter().map(|method| method.as_str().to_owned()).collect(),
+    })
 }

@@ -1,4 +1,4 @@
-//! Reads a `toolhold.toml`: refuses one that others can write, and finds its values and its errors.
+//! Reads a `toolhold.toml`: refuses a file that others can write, and finds its values and errors.
 
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
@@ -23,17 +23,17 @@ use super::leaf::Leaf;
 use super::renamed::rename;
 use super::{Problem, Source};
 
-/// Bytes of a file: more than anybody writes by hand, and quick to read.
+/// Most bytes of a file: more than anybody writes by hand, and quick to read.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Values in the user's file, including the elements of lists. Each is checked on its own, which
-/// takes time.
+/// Most values in the user's file, including the elements of lists. Each value is checked on its
+/// own, which takes time.
 pub(super) const MAX_VALUES: usize = 4096;
 
-/// Problems that are reported for one file.
+/// Most problems that are reported for one file.
 const MAX_PROBLEMS: usize = 100;
 
-/// Bytes of a line that are shown with a problem.
+/// Most bytes of a line that are shown with a problem.
 const MAX_EXCERPT: usize = 160;
 
 /// A file that was read.
@@ -44,7 +44,8 @@ pub(super) struct Text {
     pub(super) identity: (u64, u64),
 }
 
-/// A file that isn't used. With a wrong owner or mode comes the command that fixes it.
+/// A reason why a file isn't used. For a wrong owner or mode, the message has the command that
+/// fixes it.
 #[derive(Debug, thiserror::Error)]
 enum FileError {
     #[error("can't be opened: {0}")]
@@ -72,48 +73,53 @@ fn problem(path: &Path, message: impl fmt::Display) -> Problem {
     Problem::new(Source::Path(path.to_owned()), message.to_string())
 }
 
-/// Reads the user's configuration file. `None` if it is missing.
+/// Reads the user's configuration file. Returns `None` if it is missing.
 pub(super) fn read(path: &Path) -> Result<Option<Text>, Problem> {
-    let file = match open(path, OFlags::empty()) {
-        Ok(file) => file,
-        Err(error) if is_missing(&error) && nothing_is_at(path) => return Ok(None),
-        Err(error) => return Err(problem(path, unopened(path, &error))),
-    };
-    let status = regular(&file).map_err(|error| problem(path, error))?;
+    let Some(file) = open_if_there(path)? else { return Ok(None) };
+    let status = check_regular(&file).map_err(|error| problem(path, error))?;
     check_writers(&status, path).map_err(|error| problem(path, error))?;
-    text(file, &status).map(Some).map_err(|error| problem(path, error))
+    read_text(file, &status).map(Some).map_err(|error| problem(path, error))
 }
 
-/// Reads a file of the organisation: a ceiling, its keys, or the defaults. `None` if it is missing.
-/// Only root may be able to write it and its folder: any other writer could remove it.
+/// Reads a file of the organisation: a ceiling, its keys, or the defaults. Returns `None` if it is
+/// missing. Only root may be able to write the file and its folder: any other writer could remove
+/// the file.
 pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
-    let file = match open(path, OFlags::empty()) {
-        Ok(file) => file,
-        Err(error) if is_missing(&error) && nothing_is_at(path) => return Ok(None),
-        Err(error) => return Err(problem(path, unopened(path, &error))),
-    };
-    let status = regular(&file).map_err(|error| problem(path, error))?;
+    let Some(file) = open_if_there(path)? else { return Ok(None) };
+    let status = check_regular(&file).map_err(|error| problem(path, error))?;
     check_root(path, &status, "the file")?;
     let folder = path.parent().unwrap_or(Path::new("/"));
     let folder_status = std::fs::metadata(folder).map_err(|error| {
         problem(path, format_args!("{} can't be examined: {error}", folder.display()))
     })?;
     check_root(path, &folder_status, &format!("its folder {}", folder.display()))?;
-    text(file, &status).map(Some).map_err(|error| problem(path, error))
+    read_text(file, &status).map(Some).map_err(|error| problem(path, error))
 }
 
-fn check_root(path: &Path, status: &Metadata, what: &str) -> Result<(), Problem> {
-    match (status.uid(), status.mode() & 0o022) {
-        (0, 0) => Ok(()),
-        (0, _) => Err(problem(
-            path,
-            format_args!("others can write to {what}, so the file isn't trusted"),
-        )),
-        (user, _) => Err(problem(
-            path,
-            format_args!("{what} belongs to user {user}; only files of root are trusted"),
-        )),
+/// Opens a file. Returns `None` if it is missing.
+fn open_if_there(path: &Path) -> Result<Option<File>, Problem> {
+    match open(path, OFlags::empty()) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if is_missing(&error) && nothing_is_at(path) => Ok(None),
+        Err(error) => Err(problem(path, explain_open_error(path, &error))),
     }
+}
+
+/// Checks that only root can write. `what` names the file or its folder.
+fn check_root(path: &Path, status: &Metadata, what: &str) -> Result<(), Problem> {
+    let user = status.uid();
+    let message = if user != 0 {
+        format!("{what} belongs to user {user}; only files of root are trusted")
+    } else if is_writable_by_others(status) {
+        format!("others can write to {what}, so the file isn't trusted")
+    } else {
+        return Ok(());
+    };
+    Err(problem(path, message))
+}
+
+fn is_writable_by_others(status: &Metadata) -> bool {
+    status.mode() & 0o022 != 0
 }
 
 /// Reads the ceiling that a variable names. Its writer doesn't matter, since it only takes away.
@@ -125,30 +131,31 @@ pub(super) fn read_named_ceiling(path: &Path) -> Result<Text, Problem> {
 
 fn read_unchecked(path: &Path) -> Result<Text, FileError> {
     let file = open(path, OFlags::empty()).map_err(FileError::Open)?;
-    let status = regular(&file)?;
-    text(file, &status)
+    let status = check_regular(&file)?;
+    read_text(file, &status)
 }
 
-/// Reads a file whoever can write it.
+/// Reads a file without a check of its writers.
 pub(super) fn read_any(path: &Path) -> Result<Text, Problem> {
-    let file =
-        open(path, OFlags::empty()).map_err(|error| problem(path, unopened(path, &error)))?;
-    let status = regular(&file).map_err(|error| problem(path, error))?;
-    text(file, &status).map_err(|error| problem(path, error))
+    let file = open(path, OFlags::empty())
+        .map_err(|error| problem(path, explain_open_error(path, &error)))?;
+    let status = check_regular(&file).map_err(|error| problem(path, error))?;
+    read_text(file, &status).map_err(|error| problem(path, error))
 }
 
-/// The owner, mode and contents of a file. `None` if it can't be read, or isn't a regular file.
+/// Reads the owner, the mode and the contents of a file. Returns `None` if the file can't be read,
+/// or isn't a regular file.
 pub(super) fn state(path: &Path) -> Option<(u32, u32, Vec<u8>)> {
     let file = open(path, OFlags::empty()).ok()?;
-    let status = regular(&file).ok()?;
+    let status = check_regular(&file).ok()?;
     let mut contents = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut contents).ok()?;
     Some((status.uid(), status.mode(), contents))
 }
 
-/// Reads the file of the working directory. `None` if it is missing, or if it is the `other` file,
-/// which was read already. Its writer doesn't matter: either it only narrows, or the user has
-/// trusted exactly this content.
+/// Reads the file of the working directory. Returns `None` if it is missing, or if it is the
+/// `other` file, which was read already. The writer of the file doesn't matter: either the file
+/// only narrows, or the user has trusted exactly this content.
 pub(super) fn read_project(
     path: &Path,
     other: Option<(u64, u64)>,
@@ -157,63 +164,70 @@ pub(super) fn read_project(
         Ok(file) => file,
         Err(error) if is_missing(&error) => return Ok(None),
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-            let leads_to_other = std::fs::metadata(path)
-                .is_ok_and(|status| Some((status.dev(), status.ino())) == other);
+            let target = std::fs::metadata(path);
+            if target.is_ok_and(|status| Some(identity(&status)) == other) {
+                return Ok(None);
+            }
             let message = "is a link; links aren't followed in the working directory. Put the file \
                  itself there, or remove the link";
-            return if leads_to_other { Ok(None) } else { Err(problem(path, message)) };
+            return Err(problem(path, message));
         }
         Err(error) => return Err(problem(path, FileError::Open(error))),
     };
-    // While a command runs, an empty folder keeps it from making such a file. One of a process that
-    // was killed goes.
-    if file.metadata().is_ok_and(|status| status.is_dir())
-        && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
-    {
+    // While a command runs, an empty folder keeps it from making such a file. The folder of a
+    // process that was killed is removed.
+    let is_folder = file.metadata().is_ok_and(|status| status.is_dir());
+    if is_folder && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
         drop(PinnedDirectory::keep_free(path));
         return Ok(None);
     }
-    let status = regular(&file).map_err(|error| problem(path, error))?;
-    if Some((status.dev(), status.ino())) == other {
+    let status = check_regular(&file).map_err(|error| problem(path, error))?;
+    if Some(identity(&status)) == other {
         return Ok(None);
     }
-    text(file, &status).map(Some).map_err(|error| problem(path, error))
+    read_text(file, &status).map(Some).map_err(|error| problem(path, error))
 }
 
-/// Whether nothing is at the path. A broken link, or a file in place of a folder, counts as
+/// Checks whether nothing is at the path. A broken link, or a file in place of a folder, is
 /// something: it was meant to lead to a file whose denials must not be lost.
 pub(super) fn nothing_is_at(path: &Path) -> bool {
-    let first = path.ancestors().find(|at| std::fs::symlink_metadata(at).is_ok());
-    first.is_none_or(|at| at != path && at.is_dir())
-}
-
-fn unopened(path: &Path, error: &std::io::Error) -> String {
-    match path.ancestors().find(|at| std::fs::symlink_metadata(at).is_ok()) {
-        Some(at) if is_missing(error) && at.is_symlink() => {
-            let what = if at == path { "it".to_owned() } else { at.display().to_string() };
-            format!(
-                "can't be opened: {what} is a link that leads nowhere; restore its target, or remove the link"
-            )
-        }
-        _ => format!("can't be opened: {}", with_remedy(path, error)),
+    match nearest_existing(path) {
+        Some(existing) => existing != path && existing.is_dir(),
+        None => true,
     }
 }
 
-/// An error of opening a file that every user has to read. If its mode is the reason, the command
-/// that fixes it follows.
+/// Returns the path itself, or the nearest path above it that exists. Links aren't followed.
+fn nearest_existing(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|ancestor| std::fs::symlink_metadata(ancestor).is_ok())
+}
+
+fn explain_open_error(path: &Path, error: &std::io::Error) -> String {
+    if let Some(existing) = nearest_existing(path)
+        && is_missing(error)
+        && existing.is_symlink()
+    {
+        let what = if existing == path { "it".to_owned() } else { existing.display().to_string() };
+        return format!(
+            "can't be opened: {what} is a link that leads nowhere; restore its target, or remove the link"
+        );
+    }
+    format!("can't be opened: {}", with_remedy(path, error))
+}
+
+/// Describes an error of opening a file that every user has to read. If the mode of the file is the
+/// reason, the text ends with the command that fixes it.
 pub(super) fn with_remedy(path: &Path, error: &std::io::Error) -> String {
     if error.kind() != ErrorKind::PermissionDenied {
         return error.to_string();
     }
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let (mode, at) = match std::fs::symlink_metadata(path) {
+    let (mode, closed) = match std::fs::symlink_metadata(path) {
         Ok(_) => ("a+r", path),
         Err(_) => ("a+rx", folder),
     };
-    format!(
-        "{error}; if you may read it, its owner has to run: chmod {mode} {}",
-        shell_word(&at.display().to_string())
-    )
+    let word = shell_word(&closed.display().to_string());
+    format!("{error}; if you may read it, its owner has to run: chmod {mode} {word}")
 }
 
 fn is_missing(error: &std::io::Error) -> bool {
@@ -222,25 +236,28 @@ fn is_missing(error: &std::io::Error) -> bool {
 
 fn open(path: &Path, flags: OFlags) -> std::io::Result<File> {
     // Non-blocking: otherwise opening a FIFO would wait for a writer.
-    OpenOptions::new()
-        .read(true)
-        .custom_flags((flags | OFlags::NONBLOCK).bits().cast_signed())
-        .open(path)
+    let bits = (flags | OFlags::NONBLOCK).bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(bits).open(path)
 }
 
-/// Checks the open file, not its name: the name could lead to another file by now.
-fn regular(file: &File) -> Result<Metadata, FileError> {
+/// Checks that the file is a regular one, and returns its status. The open file is checked and not
+/// its name, which could lead to another file by now.
+fn check_regular(file: &File) -> Result<Metadata, FileError> {
     let status = file.metadata().map_err(FileError::Examine)?;
     if status.is_file() { Ok(status) } else { Err(FileError::Kind) }
 }
 
-fn text(file: File, status: &Metadata) -> Result<Text, FileError> {
+fn read_text(file: File, status: &Metadata) -> Result<Text, FileError> {
     let mut text = String::new();
-    match file.take(MAX_BYTES + 1).read_to_string(&mut text) {
-        Ok(_) if text.len() as u64 > MAX_BYTES => Err(FileError::Size),
-        Ok(_) => Ok(Text { text, identity: (status.dev(), status.ino()) }),
-        Err(error) => Err(FileError::Read(error)),
+    file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(FileError::Read)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(FileError::Size);
     }
+    Ok(Text { text, identity: identity(status) })
+}
+
+fn identity(status: &Metadata) -> (u64, u64) {
+    (status.dev(), status.ino())
 }
 
 /// Refuses a file that anybody but the user and root can write: its writer could grant anything.
@@ -251,20 +268,25 @@ fn check_writers(status: &Metadata, path: &Path) -> Result<(), FileError> {
         let fix = format!("chown {user} {word}");
         return Err(FileError::Owner { owner: status.uid(), fix });
     }
-    if status.mode() & 0o022 != 0 {
+    if is_writable_by_others(status) {
         return Err(FileError::Writable(format!("chmod go-w {word}")));
     }
     // Others could exchange the file. In a sticky folder such as `/tmp`, only its owner can.
-    let folder =
-        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
     let mode = std::fs::metadata(folder).map_or(0, |status| status.mode());
-    if mode & 0o1002 == 0o002 {
-        let word = shell_word(&folder.display().to_string());
-        return Err(FileError::Exchangeable(format!("chmod o-w {word}")));
+    let is_open_to_others = mode & 0o002 != 0;
+    let is_sticky = mode & 0o1000 != 0;
+    if is_open_to_others && !is_sticky {
+        let folder_word = shell_word(&folder.display().to_string());
+        return Err(FileError::Exchangeable(format!("chmod o-w {folder_word}")));
     }
     Ok(())
 }
 
+/// Returns the line of a problem, or 0 if the problem has no line.
 fn line_of(problem: &Problem) -> usize {
     if let Source::File { line, .. } = problem.source { line } else { 0 }
 }
@@ -272,13 +294,14 @@ fn line_of(problem: &Problem) -> usize {
 /// The line numbers of a file.
 struct LineNumbers<'p> {
     path: &'p Path,
+    /// The offsets of the line feeds.
     ends: Vec<usize>,
 }
 
 impl<'p> LineNumbers<'p> {
     fn new(path: &'p Path, text: &str) -> Self {
-        let bytes = text.bytes().enumerate();
-        Self { path, ends: bytes.filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect() }
+        let ends = text.match_indices('\n').map(|(offset, _)| offset).collect();
+        Self { path, ends }
     }
 
     fn line(&self, offset: usize) -> usize {
@@ -290,39 +313,22 @@ impl<'p> LineNumbers<'p> {
     }
 }
 
-/// The values in `text`, at most `max_values`, and the problems with them, in the order of the
-/// lines.
+/// Parses the values in `text`, at most `max_values`. Returns the values and their problems, in the
+/// order of the lines.
 pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, Vec<Problem>) {
     let lines = LineNumbers::new(path, text);
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut problems: Vec<Problem> = errors
-        .iter()
-        .enumerate()
-        .map(|(index, error)| {
-            let start = error.span().map_or(0, |span| span.start);
-            let mut message = format!("is not TOML: {}", error.message());
-            // Only for the first error: a long file with many would take too long.
-            if index == 0
-                && error.message() == "duplicate key"
-                && let Some(first) = error.span().and_then(|span| first_of(text, &span))
-            {
-                message += &format!("; it is already in line {}", lines.line(first));
-            }
-            Problem::new(lines.source(start), message)
-        })
-        .collect();
     let mut leaves = Vec::new();
+    let mut problems = syntax_problems(text, &lines, &errors);
     // After a syntax error, the parser guesses. Its guesses would only add false problems.
     if problems.is_empty() {
-        // Counted before any value is copied: each copy contains the whole path of its table.
-        let values = values_in(table.get_ref());
-        if values > max_values {
-            problems = vec![Problem::new(
-                lines.source(0),
-                format!("has {values} values; the limit is {max_values}"),
-            )];
+        // The values are counted first: each copied value contains the whole path of its table.
+        let count = count_values(table.get_ref());
+        if count > max_values {
+            let message = format!("has {count} values; the limit is {max_values}");
+            problems.push(Problem::new(lines.source(0), message));
         } else {
-            walk(
+            collect_leaves(
                 table.get_ref(),
                 &mut Vec::new(),
                 &mut Vec::new(),
@@ -332,33 +338,64 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
             );
             let duplicates = rename(&mut leaves);
             // Otherwise an old name that can't be replaced would also be reported as unknown.
-            problems.extend(if duplicates.is_empty() {
-                leaves.iter().flat_map(Leaf::problems).collect()
+            if duplicates.is_empty() {
+                problems.extend(leaves.iter().flat_map(Leaf::problems));
             } else {
-                duplicates
-            });
+                problems.extend(duplicates);
+            }
         }
     }
+
     problems.sort_by_key(line_of);
     // A misspelt table is one mistake, even if it has many keys.
     problems.dedup();
     problems.truncate(MAX_PROBLEMS);
-    let excerpts: Vec<&str> = text.lines().collect();
-    // No line is shown for keys of secrets: it may contain a secret in place of its source.
+    add_excerpts(text, &leaves, &mut problems);
+    (leaves, problems)
+}
+
+fn syntax_problems(
+    text: &str,
+    lines: &LineNumbers<'_>,
+    errors: &[toml::de::Error],
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (index, error) in errors.iter().enumerate() {
+        let start = error.span().map_or(0, |span| span.start);
+        let mut message = format!("is not TOML: {}", error.message());
+        // The other place is only searched for the first error: a long file with many errors would
+        // take too long.
+        if index == 0
+            && error.message() == "duplicate key"
+            && let Some(span) = error.span()
+            && let Some(first) = find_first_key(text, &span)
+        {
+            message += &format!("; it is already in line {}", lines.line(first));
+        }
+        problems.push(Problem::new(lines.source(start), message));
+    }
+    problems
+}
+
+/// Adds the lines of problems. No line is shown for keys of secrets: it may contain a secret in
+/// place of its source.
+fn add_excerpts(text: &str, leaves: &[Leaf], problems: &mut [Problem]) {
+    let lines: Vec<&str> = text.lines().collect();
     let secret_leaves = leaves.iter().filter(|leaf| is_in_secrets(&leaf.path));
     let hidden: Vec<&Source> =
         secret_leaves.flat_map(|leaf| leaf.sources.iter().chain(&leaf.elements)).collect();
     for problem in problems.iter_mut().filter(|problem| !hidden.contains(&&problem.source)) {
-        let line = line_of(problem).checked_sub(1).and_then(|index| excerpts.get(index));
-        problem.excerpt =
-            line.map(|line| redaction::text(cut(line, MAX_EXCERPT), Keys::Settings).into_owned());
+        let Some(index) = line_of(problem).checked_sub(1) else { continue };
+        if let Some(line) = lines.get(index) {
+            let excerpt = redaction::text(cut(line, MAX_EXCERPT), Keys::Settings);
+            problem.excerpt = Some(excerpt.into_owned());
+        }
     }
-    (leaves, problems)
 }
 
-/// The first place of the key that is written `again`. `None` if several keys above it have that
-/// name.
-fn first_of(text: &str, again: &Range<usize>) -> Option<usize> {
+/// Finds the first place of a key that is written twice. `second` is the key's second place.
+/// Returns `None` if several keys above have the same name.
+fn find_first_key(text: &str, second: &Range<usize>) -> Option<usize> {
     fn collect(table: &DeTable<'_>, name: &str, starts: &mut Vec<usize>) {
         for (key, value) in table {
             if key.get_ref() == name {
@@ -369,22 +406,24 @@ fn first_of(text: &str, again: &Range<usize>) -> Option<usize> {
             }
         }
     }
-    let name = text.get(again.clone())?.trim_matches(['"', '\'']);
-    let above = &text[..=text[..again.start].rfind('\n')?];
+    let name = text.get(second.clone())?.trim_matches(['"', '\'']);
+    let line_end = text[..second.start].rfind('\n')?;
+    let (table, _) = DeTable::parse_recoverable(&text[..=line_end]);
     let mut starts = Vec::new();
-    collect(DeTable::parse_recoverable(above).0.get_ref(), name, &mut starts);
+    collect(table.get_ref(), name, &mut starts);
     if let [only] = starts.as_slice() { Some(*only) } else { None }
 }
 
-fn values_in(table: &DeTable<'_>) -> usize {
-    let values = table.values().map(|value| match value.get_ref() {
-        DeValue::Table(below) if !below.is_empty() => values_in(below),
+/// Counts the values in a table. A list counts as one value, and each of its elements as another.
+fn count_values(table: &DeTable<'_>) -> usize {
+    let counts = table.values().map(|value| match value.get_ref() {
+        DeValue::Table(below) if !below.is_empty() => count_values(below),
         value => 1 + value.as_array().map_or(0, |elements| elements.len()),
     });
-    values.sum()
+    counts.sum()
 }
 
-fn walk(
+fn collect_leaves(
     table: &DeTable<'_>,
     path: &mut Vec<String>,
     sources: &mut Vec<Source>,
@@ -397,22 +436,17 @@ fn walk(
         sources.push(lines.source(key.span().start));
         match value.get_ref() {
             DeValue::Table(below) if !below.is_empty() => {
-                walk(below, path, sources, lines, leaves, problems);
+                collect_leaves(below, path, sources, lines, leaves, problems);
             }
-            _ => match owned(value) {
+            _ => match to_toml_value(value) {
                 Ok(owned) => {
-                    let elements = value
-                        .get_ref()
-                        .as_array()
-                        .into_iter()
-                        .flatten()
-                        .map(|element| lines.source(element.span().start))
-                        .collect();
+                    let items = value.get_ref().as_array().into_iter().flatten();
+                    let elements = items.map(|item| lines.source(item.span().start));
                     leaves.push(Leaf {
                         path: path.clone(),
                         value: owned,
                         sources: sources.clone(),
-                        elements,
+                        elements: elements.collect(),
                         renamed: None,
                     });
                 }
@@ -427,6 +461,6 @@ fn walk(
     }
 }
 
-fn owned(value: &Spanned<DeValue<'_>>) -> Result<toml::Value, toml::de::Error> {
+fn to_toml_value(value: &Spanned<DeValue<'_>>) -> Result<toml::Value, toml::de::Error> {
     toml::Value::deserialize(ValueDeserializer::from(value.clone()))
 }

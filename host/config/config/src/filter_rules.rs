@@ -11,7 +11,7 @@ use toolhold_contract::HostError;
 
 use super::{Config, Folders, project};
 
-/// Bytes of a file with rules.
+/// Most bytes of a file with rules.
 const MAX_FILE: usize = 1 << 20;
 
 /// The file with rules in the operator's folder and in a project.
@@ -43,71 +43,68 @@ enum RulesFileError {
 /// The rules for the built-in filters at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterRules {
-    /// The path of the operator's own. The file need not exist.
+    /// The path of the operator's own rules. The file need not exist.
     pub path: PathBuf,
-    /// The text of all rules that count. `None`: there are none.
+    /// The text of all rules that apply, or `None` if there are no rules.
     pub text: Option<String>,
-    /// The reason why no rules count, if the operator's own can't be used.
+    /// The reason why no rules apply, if the operator's own rules can't be used.
     pub unusable: Option<String>,
-    /// Why rules of the project don't count.
+    /// The reasons why rules of the project don't apply.
     pub problems: Vec<String>,
 }
 
-/// The rules of a project, in `filters.toml` of the working directory. They count once the user
-/// trusts exactly this text, and can only make answers shorter.
+/// The rules of a project, in `filters.toml` of the working directory. The rules apply once the
+/// user trusts exactly this text, and can only make answers shorter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectFilterRules {
     /// The file.
     pub path: PathBuf,
-    /// Its text.
+    /// The text of the file.
     pub text: String,
-    /// The SHA-256 of its text.
+    /// The SHA-256 of the text.
     pub digest: String,
-    /// Whether the user trusts it.
+    /// The user's trust in the text.
     pub standing: ProjectRulesTrust,
 }
 
-/// Whether the rules of a project count.
+/// The user's trust in the rules of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectRulesTrust {
     /// The user hasn't trusted them.
     Untrusted,
     /// The user trusted another text.
     Changed,
-    /// The rules count.
+    /// The user trusts the rules, so they apply.
     Trusted,
 }
 
 impl Config {
-    /// The path of the operator's own rules for the built-in filters. The file need not exist.
+    /// Returns the path of the operator's own rules for the built-in filters. The file need not
+    /// exist.
     pub fn filter_rules_path(&self, folders: &Folders, working_directory: &Path) -> PathBuf {
-        match self.values.tools.filters.filters_path.as_str() {
-            "" => {
-                let beside = self
-                    .file
-                    .as_deref()
-                    .and_then(Path::parent)
-                    .map(|folder| working_directory.join(folder));
-                beside.unwrap_or_else(|| folders.config.clone()).join(FILE)
-            }
-            path => self.beside_its_source(
-                "tools.filters.filters_path",
-                path,
-                folders,
-                working_directory,
-            ),
+        let path = self.values.tools.filters.filters_path.as_str();
+        if !path.is_empty() {
+            let key = "tools.filters.filters_path";
+            return self.beside_its_source(key, path, folders, working_directory);
+        }
+        match self.file.as_deref().and_then(Path::parent) {
+            Some(folder) => working_directory.join(folder).join(FILE),
+            None => folders.config.join(FILE),
         }
     }
 
     /// Reads the rules for the built-in filters. Blocks.
     pub fn filter_rules(&self, folders: &Folders, working_directory: &Path) -> FilterRules {
         let path = self.filter_rules_path(folders, working_directory);
-        let (mut text, unusable) = match read(&path) {
-            Ok(text) => (text, None),
+        let mut text = None;
+        let mut unusable = None;
+        match read(&path) {
+            Ok(own) => text = own,
             Err(source) => {
-                (None, Some(FilterRulesError { path: path.clone(), source }.to_string()))
+                unusable = Some(FilterRulesError { path: path.clone(), source }.to_string());
             }
-        };
+        }
+
         let mut problems = Vec::new();
         match self.project_filter_rules(folders, working_directory) {
             Ok(None) => {}
@@ -117,23 +114,18 @@ impl Config {
                         text = Some(merge(text.as_deref(), &rules, &mut problems));
                     }
                 }
-                ProjectRulesTrust::Untrusted | ProjectRulesTrust::Changed => problems.push(format!(
-                    "{}: these rules aren't used, because you haven't trusted {}; to see and trust \
-                     them: toolhold trust",
-                    rules.path.display(),
-                    match rules.standing {
-                        ProjectRulesTrust::Changed => "the changed file",
-                        _ => "them",
-                    }
-                )),
+                ProjectRulesTrust::Untrusted => problems.push(untrusted_problem(&rules, "them")),
+                ProjectRulesTrust::Changed => {
+                    problems.push(untrusted_problem(&rules, "the changed file"));
+                }
             },
             Err(error) => problems.push(error.to_string()),
         }
         FilterRules { path, text, unusable, problems }
     }
 
-    /// Reads the rules of the project. `None`: there are none, or the operator's own are there.
-    /// Blocks.
+    /// Reads the rules of the project. Returns `None` if there are no rules, or if the file is that
+    /// of the operator's own rules. Blocks.
     ///
     /// # Errors
     ///
@@ -145,11 +137,14 @@ impl Config {
     ) -> Result<Option<ProjectFilterRules>, FilterRulesError> {
         let path = working_directory.join(FILE);
         let own = self.filter_rules_path(folders, working_directory);
-        if own.canonicalize().is_ok_and(|own| path.canonicalize().is_ok_and(|path| own == path)) {
+        if let (Ok(own), Ok(project)) = (own.canonicalize(), path.canonicalize())
+            && own == project
+        {
             return Ok(None);
         }
-        let read = read(&path).map_err(|source| FilterRulesError { path: path.clone(), source })?;
-        let Some(text) = read else { return Ok(None) };
+        let content =
+            read(&path).map_err(|source| FilterRulesError { path: path.clone(), source })?;
+        let Some(text) = content else { return Ok(None) };
         let digest = format!("{:x}", Sha256::digest(&text));
         let trusted = project::trusted(folders)
             .map_err(|error| FilterRulesError { path: path.clone(), source: error.into() })?;
@@ -173,48 +168,60 @@ impl ProjectFilterRules {
     }
 }
 
-/// All rules as one file. The project's come last and are marked; one with the name of an own rule
-/// is left out. An own text that isn't TOML stays alone, so that the project can't complete it. Its
-/// reader reports the error.
+fn untrusted_problem(rules: &ProjectFilterRules, what: &str) -> String {
+    format!(
+        "{}: these rules aren't used, because you haven't trusted {what}; to see and trust them: \
+         toolhold trust",
+        rules.path.display()
+    )
+}
+
+/// Joins all rules to one file. The project's rules come last and are marked. A rule of the project
+/// with the name of an own rule is left out. An own text that isn't TOML stays alone, so that the
+/// project can't complete it. The reader of the text reports the error.
 fn merge(own: Option<&str>, project: &ProjectFilterRules, problems: &mut Vec<String>) -> String {
-    if let Some(own) = own.filter(|own| own.parse::<DocumentMut>().is_err()) {
+    let own = own.unwrap_or_default();
+    if own.parse::<DocumentMut>().is_err() {
         return own.to_owned();
     }
-    let own_rules = rules(own.unwrap_or_default());
-    let names: BTreeSet<&str> = own_rules.iter().map(name).collect();
-    let mut theirs = ArrayOfTables::new();
-    for mut rule in rules(&project.text) {
-        if names.contains(name(&rule)) {
+    let own_rules = parse_rules(own);
+    let own_names: BTreeSet<&str> = own_rules.iter().map(name_of).collect();
+    let mut project_rules = ArrayOfTables::new();
+    for mut rule in parse_rules(&project.text) {
+        if own_names.contains(name_of(&rule)) {
             problems.push(format!(
                 "{}: the rule {:?} isn't used, because your own rule has the same name",
                 project.path.display(),
-                name(&rule)
+                name_of(&rule)
             ));
             continue;
         }
         rule.insert("project", toml_edit::value(true));
-        theirs.push(rule);
+        project_rules.push(rule);
     }
-    let theirs = as_text(theirs);
+
+    let project_text = to_text(project_rules);
     // The operator's own text stays as it is, so that its lines are counted as in the file.
-    let joined = format!("{}\n{theirs}", own.unwrap_or_default());
-    match joined.parse::<DocumentMut>() {
-        Ok(_) => joined,
-        Err(_) => format!("{}\n{theirs}", as_text(own_rules)),
+    let joined = format!("{own}\n{project_text}");
+    if joined.parse::<DocumentMut>().is_ok() {
+        joined
+    } else {
+        format!("{}\n{project_text}", to_text(own_rules))
     }
 }
 
-/// The rules of a file.
-fn rules(text: &str) -> ArrayOfTables {
-    let rules = text.parse::<DocumentMut>().ok().and_then(|mut file| file.remove("rules"));
-    rules.and_then(|rules| rules.into_array_of_tables().ok()).unwrap_or_default()
+/// Parses the rules of a file. A text that isn't TOML has no rules.
+fn parse_rules(text: &str) -> ArrayOfTables {
+    let Ok(mut file) = text.parse::<DocumentMut>() else { return ArrayOfTables::new() };
+    let Some(rules) = file.remove("rules") else { return ArrayOfTables::new() };
+    rules.into_array_of_tables().unwrap_or_default()
 }
 
-fn name(rule: &Table) -> &str {
+fn name_of(rule: &Table) -> &str {
     rule.get("name").and_then(Item::as_str).unwrap_or_default()
 }
 
-fn as_text(rules: ArrayOfTables) -> String {
+fn to_text(rules: ArrayOfTables) -> String {
     let mut file = DocumentMut::new();
     if !rules.is_empty() {
         file.insert("rules", Item::ArrayOfTables(rules));

@@ -26,7 +26,7 @@ pub struct Folders {
 }
 
 impl Folders {
-    /// The folders of the user who runs this process.
+    /// Finds the folders of the user who runs this process.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ impl Folders {
         Self::resolve(&|name| env::var_os(name), env::home_dir())
     }
 
-    /// All of Toolhold's folders inside one folder, for a program that embeds Toolhold, and for
+    /// Puts all of Toolhold's folders inside one folder, for a program that embeds Toolhold, and for
     /// tests.
     pub fn inside(folder: &Path) -> Self {
         Self {
@@ -46,17 +46,17 @@ impl Folders {
         }
     }
 
-    /// The user's configuration file.
+    /// Returns the path of the user's configuration file.
     pub fn config_file(&self) -> PathBuf {
         self.config.join("toolhold.toml")
     }
 
-    /// The folders for the path rules: no tool writes there, and no tool reads there except the
-    /// configuration, without the keys that sign.
+    /// Returns the folders for the path rules. No tool writes in them. Tools may read the
+    /// configuration, but not the keys that sign, nor the other folders.
     pub fn own(&self) -> Vec<OwnFolder> {
         let mut folders = vec![self.clone()];
-        // The default folders too. Otherwise a tool could put files there while other folders are
-        // used, and a later run with the default folders would use these files.
+        // Without the default folders, a tool could put files there while other folders are used,
+        // and a later run with the default folders would use these files.
         if let Some(home) = &self.home {
             let default = Self {
                 config: home.join(".config/toolhold"),
@@ -79,12 +79,13 @@ impl Folders {
         own
     }
 
-    /// The approvals of the servers of `[mcp.servers]`: a `.json` file for each.
+    /// Returns the folder with the approvals of the servers of `[mcp.servers]`: a `.json` file for
+    /// each.
     pub fn servers(&self) -> PathBuf {
         self.data.join("servers")
     }
 
-    /// The packages of the server `name` that `npx` or `uvx` would fetch.
+    /// Returns the folder with the packages of the server `name` that `npx` or `uvx` would fetch.
     pub fn server_packages(&self, name: &str) -> PathBuf {
         self.cache.join("servers").join(name)
     }
@@ -106,7 +107,7 @@ impl Folders {
     }
 }
 
-/// One of Toolhold's own folders. `usual`: the folder in the home for all programs' data.
+/// Finds one of Toolhold's own folders. `usual` is the folder in the home for all programs' data.
 fn own_folder(
     variable: &dyn Fn(&str) -> Option<OsString>,
     own: &str,
@@ -118,13 +119,15 @@ fn own_folder(
     }
     // The XDG specification ignores relative values.
     let base = set_path(variable, xdg).filter(|base| base.is_absolute()).or(usual);
-    base.map(|base| base.join(toolhold_contract::NAME)).ok_or_else(|| {
-        HostError::Config(format!(
+    match base {
+        Some(base) => Ok(base.join(toolhold_contract::NAME)),
+        None => Err(HostError::Config(format!(
             "there is no home directory for Toolhold's folders; set HOME or {own}"
-        ))
-    })
+        ))),
+    }
 }
 
+/// Returns the path in a variable, or `None` if the variable is missing or empty.
 fn set_path(variable: &dyn Fn(&str) -> Option<OsString>, name: &str) -> Option<PathBuf> {
     variable(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 use toolhold_contract::{Access, HostError};
 use toolhold_policy::files::PathGlobs;
 use toolhold_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
@@ -15,16 +16,16 @@ use toolhold_policy::{
 
 use super::policy::{is_everything, spellings};
 use super::{
-    ArgumentTest, Autonomy, Config, PathGlob, PermissionAction, PermissionRule, PolicyAccess,
-    PolicyEffect, PolicyPhase, PolicyRule, Problem, Problems, SandboxMode, Shell, Source,
-    TrustLevel,
+    ArgumentTest, Autonomy, Ceiling, Config, PathGlob, PermissionAction, PermissionRule,
+    PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, Problem, Problems, SandboxMode, Shell,
+    Source, TrustLevel,
 };
 
 /// The tool to which `[tools.shell] confirm_patterns` applies.
 const SHELL_TOOL: &str = "bash";
 
 impl Config {
-    /// The policy that decides on calls.
+    /// Builds the policy that decides on calls.
     ///
     /// # Errors
     ///
@@ -38,18 +39,20 @@ impl Config {
             Autonomy::Sandboxed => toolhold_policy::Autonomy::Sandboxed,
             Autonomy::Full => toolhold_policy::Autonomy::Full,
         };
-        let ceiling = self.ceilings.iter().map(|ceiling| {
-            ceiling.contents.rules(home).map(|rules| as_ceiling(rules, &ceiling.path))
-        });
-        let only = tools.shell.only_commands.iter().map(|name| name.as_str().to_owned()).collect();
+        let mut ceiling = Vec::new();
+        for Ceiling { contents, path, .. } in &self.ceilings {
+            ceiling.push(as_ceiling(contents.rules(home)?, path));
+        }
+        let only_commands =
+            tools.shell.only_commands.iter().map(|name| name.as_str().to_owned()).collect();
         Ok(Policy {
             blocklist: self.blocklist(),
-            ceiling: ceiling.collect::<Result<_, _>>()?,
+            ceiling,
             policy: self.rules(home)?,
             permissions: self.permissions(home)?,
             autonomy: self.placed("tools.autonomy", autonomy),
             containment: self.containment(),
-            only_commands: self.placed("tools.shell.only_commands", only),
+            only_commands: self.placed("tools.shell.only_commands", only_commands),
             strict_parse: self.placed("tools.shell.strict_parse", tools.shell.strict_parse),
             block_high_risk: self.placed(
                 "tools.shell.block_high_risk_commands",
@@ -61,23 +64,30 @@ impl Config {
             ),
             network: self.placed("tools.shell.network", tools.shell.network.into()),
             web: Some(self.web()?),
-            trusted: self.trusted(),
+            trusted: self.provider_trust(),
         })
     }
 
-    /// The containment that `autonomy = "sandboxed"` relies on.
+    /// Finds the settings that remove the containment that `autonomy = "sandboxed"` relies on.
     fn containment(&self) -> Containment {
         let tools = &self.values.tools;
         let Shell { sandbox, transactional, ref transaction_scope, .. } = tools.shell;
-        let files = (!tools.undo.enabled).then_some("enabled = false in [tools.undo]");
-        let commands = files
-            .or((sandbox == SandboxMode::BestEffort)
-                .then_some("sandbox = \"best-effort\" in [tools.shell]"))
-            .or((sandbox == SandboxMode::Off).then_some("sandbox = \"off\" in [tools.shell]"))
-            .or((!transactional).then_some("transactional = false in [tools.shell]"))
-            .or((!is_everything(transaction_scope))
-                .then_some("transaction_scope in [tools.shell], which leaves files out"));
-        Containment { commands, files }
+        if !tools.undo.enabled {
+            let setting = Some("enabled = false in [tools.undo]");
+            return Containment { commands: setting, files: setting };
+        }
+        let commands = if sandbox == SandboxMode::BestEffort {
+            Some("sandbox = \"best-effort\" in [tools.shell]")
+        } else if sandbox == SandboxMode::Off {
+            Some("sandbox = \"off\" in [tools.shell]")
+        } else if !transactional {
+            Some("transactional = false in [tools.shell]")
+        } else if !is_everything(transaction_scope) {
+            Some("transaction_scope in [tools.shell], which leaves files out")
+        } else {
+            None
+        };
+        Containment { commands, files: None }
     }
 
     fn placed<T>(&self, key: &str, value: T) -> Placed<T> {
@@ -90,27 +100,30 @@ impl Config {
             text: BUILT_IN_COMMANDS.into(),
             kind: OriginKind::Default(self.table_place("tools.shell")),
         };
-        let default = DEFAULT_BLOCKED
-            .iter()
-            .filter(|entry| {
-                let mut allowed = shell.allowed_commands.iter();
-                !allowed.any(|allowed| allowed.as_str().eq_ignore_ascii_case(entry))
-            })
-            .map(|entry| ((*entry).to_owned(), built_in.clone()));
-        let written = shell.blocked_commands.iter().enumerate().map(|(index, entry)| {
+        let mut commands = Vec::new();
+        for default in DEFAULT_BLOCKED {
+            let mut allowed = shell.allowed_commands.iter();
+            if !allowed.any(|command| command.as_str().eq_ignore_ascii_case(default)) {
+                commands.push((default.to_owned(), built_in.clone()));
+            }
+        }
+        for (index, command) in shell.blocked_commands.iter().enumerate() {
             let key = format!("tools.shell.blocked_commands.{index}");
-            (entry.as_str().to_owned(), self.origin(&key))
-        });
-        Blocklist::new(default.chain(written))
+            commands.push((command.as_str().to_owned(), self.origin(&key)));
+        }
+        Blocklist::new(commands)
     }
 
-    fn trusted(&self) -> ProviderTrust {
-        let changed =
-            self.values.plugins.iter().filter(|(_, plugin)| plugin.trust != TrustLevel::default());
-        let placed = changed.map(|(name, plugin)| {
-            (name.clone(), self.placed(&format!("plugins.{name}.trust"), trust(plugin.trust)))
-        });
-        ProviderTrust { plugins: placed.collect::<HashMap<_, _>>() }
+    /// Returns the trust levels of the plugins whose level isn't the default.
+    fn provider_trust(&self) -> ProviderTrust {
+        let mut plugins = HashMap::new();
+        for (name, plugin) in &self.values.plugins {
+            if plugin.trust != TrustLevel::default() {
+                let key = format!("plugins.{name}.trust");
+                plugins.insert(name.clone(), self.placed(&key, trust_of(plugin.trust)));
+            }
+        }
+        ProviderTrust { plugins }
     }
 
     fn permissions(&self, home: Option<&Path>) -> Result<Permissions, HostError> {
@@ -126,17 +139,21 @@ impl Config {
                 let permission = self.permission(rule, &source, &key, home)?;
                 let file = match &source {
                     Source::File { path, .. } => self.foreign_file(path),
-                    // Their place is no file; it only has to be a list of its own.
+                    // The rules of a task's bounds have no file, but need a list of their own.
                     Source::TaskBounds => Some(Path::new("")),
                     _ => None,
                 };
-                shell_has_rules |= tool == SHELL_TOOL && file.is_none();
+                if tool == SHELL_TOOL && file.is_none() {
+                    shell_has_rules = true;
+                }
                 match lists.iter_mut().find(|(known, _)| *known == file) {
                     Some((_, list)) => list.push(permission),
                     None => lists.push((file, vec![permission])),
                 }
             }
-            lists.into_iter().for_each(|(_, list)| permissions.add(tool, list));
+            for (_, list) in lists {
+                permissions.add(tool, list);
+            }
         }
         if !shell_has_rules {
             permissions.add(SHELL_TOOL, self.confirm_patterns(home)?);
@@ -144,36 +161,31 @@ impl Config {
         Ok(permissions)
     }
 
-    /// The file, if it is the working directory's or a ceiling. `None` for the operator's own file.
+    /// Returns the path of the file if it is the working directory's or a ceiling, or `None` if it
+    /// is the operator's own.
     fn foreign_file(&self, path: &Path) -> Option<&Path> {
         let project = self.project.iter().map(|project| project.path.as_path());
-        let mut others = project.chain(self.ceilings.iter().map(|ceiling| ceiling.path.as_path()));
-        others.find(|other| *other == path)
+        let ceilings = self.ceilings.iter().map(|ceiling| ceiling.path.as_path());
+        project.chain(ceilings).find(|foreign| *foreign == path)
     }
 
-    /// The permissions that `confirm_patterns` stands for. If autonomy is sandboxed or full, only
-    /// patterns that are written in a source count, not those of the default.
+    /// Builds the permissions that `confirm_patterns` stands for. If autonomy is sandboxed or full,
+    /// the patterns of the default don't apply.
     fn confirm_patterns(&self, home: Option<&Path>) -> Result<Vec<Permission>, HostError> {
         let shell = &self.values.tools.shell;
+        let is_autonomous =
+            matches!(self.values.tools.autonomy, Autonomy::Sandboxed | Autonomy::Full);
         let mut permissions = Vec::new();
         for (index, text) in shell.confirm_patterns.iter().enumerate() {
             let source = self.source(&format!("tools.shell.confirm_patterns.{index}"));
-            let is_free =
-                matches!(self.values.tools.autonomy, Autonomy::Sandboxed | Autonomy::Full);
-            if source == Source::Default && is_free {
+            if source == Source::Default && is_autonomous {
                 continue;
             }
-            let pattern = format!("*{}*", literal(text.as_str()));
-            let rule = PermissionRule {
-                pattern: written(&pattern)?,
-                exact: false,
-                action: PermissionAction::Ask,
-            };
-            let permission = self.permission(&rule, &source, "tools.shell", home)?;
-            permissions.push(Permission {
-                rule: format!("confirm_patterns = {:?}", text.as_str()),
-                ..permission
-            });
+            let pattern = written_pattern(&format!("*{}*", literal(text.as_str())))?;
+            let rule = PermissionRule { pattern, exact: false, action: PermissionAction::Ask };
+            let mut permission = self.permission(&rule, &source, "tools.shell", home)?;
+            permission.rule = format!("confirm_patterns = {:?}", text.as_str());
+            permissions.push(permission);
         }
         Ok(permissions)
     }
@@ -185,26 +197,27 @@ impl Config {
         key: &str,
         home: Option<&Path>,
     ) -> Result<Permission, HostError> {
-        let pattern = rule.pattern.as_str();
-        let pattern = match (rule.exact, rule.action) {
-            (false, _) => Pattern::new(pattern, spellings(pattern, home))
-                .map_err(|error| problem(source, error.to_string()))?,
-            (true, PermissionAction::Allow) => Pattern::exactly(pattern),
+        let text = rule.pattern.as_str();
+        let pattern = if !rule.exact {
+            Pattern::new(text, spellings(text, home))
+                .map_err(|error| config_error(source, error.to_string()))?
+        } else if rule.action == PermissionAction::Allow {
+            Pattern::exactly(text)
+        } else {
             // A rule that denies or asks for one spelling only would protect nothing.
-            (true, _) => {
-                let message =
-                    format!("{key}: `exact` is for rules with `action = \"allow\"`; leave it out");
-                return Err(problem(source, message));
-            }
+            let message =
+                format!("{key}: `exact` is for rules with `action = \"allow\"`; leave it out");
+            return Err(config_error(source, message));
+        };
+        let verdict = match rule.action {
+            PermissionAction::Allow => Verdict::Allow,
+            PermissionAction::Ask => Verdict::Ask,
+            PermissionAction::Deny => Verdict::Deny,
         };
         Ok(Permission {
             pattern,
-            verdict: match rule.action {
-                PermissionAction::Allow => Verdict::Allow,
-                PermissionAction::Ask => Verdict::Ask,
-                PermissionAction::Deny => Verdict::Deny,
-            },
-            rule: shown(rule),
+            verdict,
+            rule: describe_rule(rule),
             // The list is a table of its own: `[[tools.permissions.write]]`.
             place: self.origin_of(source, &format!("{key}.")),
         })
@@ -215,23 +228,23 @@ impl Config {
         for (index, rule) in self.values.tools.policy.rules.iter().enumerate() {
             let element = format!("tools.policy.rules.{index}");
             let rule = policy_rule(rule, self.origin(&element), home)
-                .map_err(|error| problem(&self.source(&element), error.to_string()))?;
+                .map_err(|error| config_error(&self.source(&element), error.to_string()))?;
             rules.push(rule);
         }
         Ok(RuleSet { rules })
     }
 }
 
-fn written(pattern: &str) -> Result<super::WrittenPattern, HostError> {
+fn written_pattern(pattern: &str) -> Result<super::WrittenPattern, HostError> {
     super::WrittenPattern::new(pattern).map_err(|error| HostError::Config(error.to_string()))
 }
 
-fn problem(source: &Source, message: String) -> HostError {
+fn config_error(source: &Source, message: String) -> HostError {
     Problems::from(Problem::new(source.clone(), message)).into()
 }
 
-/// Makes the rules of a file those of a ceiling. A ceiling is read like any other file, so its
-/// rules don't know that they are a ceiling's. The rules of a task's maker keep their own place.
+/// Gives the rules of a file the place of a ceiling. A ceiling is read like any other file, so its
+/// rules have the place of a file until then. The rules of a task's bounds keep their own place.
 fn as_ceiling(mut rules: RuleSet, path: &Path) -> RuleSet {
     for rule in &mut rules.rules {
         if rule.place.kind != OriginKind::TaskBounds {
@@ -257,45 +270,41 @@ fn policy_rule(rule: &PolicyRule, place: Origin, home: Option<&Path>) -> Result<
         PolicyEffect::Allow => Effect::Allow,
         PolicyEffect::Deny => Effect::Deny,
     };
+    let tools = rule.tools.iter().map(|glob| TextGlob::new(glob.as_str()));
+    let paths =
+        if rule.paths.is_empty() { None } else { Some(path_globs(&rule.paths, effect, home)?) };
+    let access = rule.access.map(|access| match access {
+        PolicyAccess::Read => Access::Read,
+        PolicyAccess::Write => Access::Write,
+    });
     Ok(Rule {
         effect,
-        tools: rule
-            .tools
-            .iter()
-            .map(|glob| TextGlob::new(glob.as_str()))
-            .collect::<Result<_, _>>()?,
-        paths: if rule.paths.is_empty() {
-            None
-        } else {
-            Some(rule_globs(&rule.paths, effect, home)?)
-        },
-        access: rule.access.map(|access| match access {
-            PolicyAccess::Read => Access::Read,
-            PolicyAccess::Write => Access::Write,
-        }),
-        arguments: rule.arguments.iter().map(argument).collect::<Result<_, _>>()?,
-        trust: rule.trust.map(trust),
-        phases: rule.phases.iter().map(phase).collect(),
-        rule: shown(rule),
+        tools: tools.collect::<Result<_, _>>()?,
+        paths,
+        access,
+        arguments: rule.arguments.iter().map(parse_argument).collect::<Result<_, _>>()?,
+        trust: rule.trust.map(trust_of),
+        phases: rule.phases.iter().map(phase_of).collect(),
+        rule: describe_rule(rule),
         place,
     })
 }
 
-fn rule_globs(
+fn path_globs(
     paths: &[PathGlob],
     effect: Effect,
     home: Option<&Path>,
 ) -> Result<PathGlobs, GlobError> {
-    let spelled = paths
+    let globs = paths
         .iter()
         .flat_map(|glob| spellings(glob.as_str(), home))
         .map(|glob| (glob, String::new()))
         .collect();
     // A denial ignores case. A glob that allows is compared as it is written.
-    if effect == Effect::Deny { PathGlobs::ignoring_case(spelled) } else { PathGlobs::new(spelled) }
+    if effect == Effect::Deny { PathGlobs::ignoring_case(globs) } else { PathGlobs::new(globs) }
 }
 
-fn phase(phase: &PolicyPhase) -> Phase {
+fn phase_of(phase: &PolicyPhase) -> Phase {
     match phase {
         PolicyPhase::Planner => Phase::Planner,
         PolicyPhase::Executor => Phase::Executor,
@@ -304,15 +313,15 @@ fn phase(phase: &PolicyPhase) -> Phase {
     }
 }
 
-fn argument(test: &ArgumentTest) -> Result<Argument, ExpressionError> {
-    let comparison = match (&test.glob, &test.regex) {
-        (Some(glob), _) => Test::Glob(TextGlob::new(glob.as_str())?),
-        (None, regex) => Test::Expression(expression(regex.as_deref().unwrap_or_default())?),
+fn parse_argument(argument: &ArgumentTest) -> Result<Argument, ExpressionError> {
+    let test = match &argument.glob {
+        Some(glob) => Test::Glob(TextGlob::new(glob.as_str())?),
+        None => Test::Expression(expression(argument.regex.as_deref().unwrap_or_default())?),
     };
-    Ok(Argument { pointer: test.pointer.clone(), test: comparison })
+    Ok(Argument { pointer: argument.pointer.clone(), test })
 }
 
-fn trust(level: TrustLevel) -> Trust {
+fn trust_of(level: TrustLevel) -> Trust {
     match level {
         TrustLevel::Trusted => Trust::Trusted,
         TrustLevel::Verified => Trust::Verified,
@@ -321,29 +330,27 @@ fn trust(level: TrustLevel) -> Trust {
     }
 }
 
-/// A rule as it is written in a file, on one line and without the braces.
-fn shown(rule: &impl Serialize) -> String {
-    let value = serde_json::to_value(rule).unwrap_or_default();
-    let fields = value.as_object().into_iter().flatten();
-    fields.map(|(key, value)| format!("{key} = {}", inline(value))).collect::<Vec<_>>().join(", ")
+/// Writes a rule as in a file, on one line and without the braces.
+fn describe_rule(rule: &impl Serialize) -> String {
+    match serde_json::to_value(rule) {
+        Ok(Value::Object(fields)) => describe_fields(&fields),
+        _ => String::new(),
+    }
 }
 
-fn inline(value: &serde_json::Value) -> String {
-    use serde_json::Value;
+fn describe_fields(fields: &Map<String, Value>) -> String {
+    let pairs: Vec<String> =
+        fields.iter().map(|(key, value)| format!("{key} = {}", describe_value(value))).collect();
+    pairs.join(", ")
+}
+
+fn describe_value(value: &Value) -> String {
     match value {
         Value::Array(items) => {
-            format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", "))
+            let items: Vec<String> = items.iter().map(describe_value).collect();
+            format!("[{}]", items.join(", "))
         }
-        Value::Object(fields) => {
-            format!(
-                "{{ {} }}",
-                fields
-                    .iter()
-                    .map(|(key, value)| format!("{key} = {}", inline(value)))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            )
-        }
+        Value::Object(fields) => format!("{{ {} }}", describe_fields(fields)),
         scalar => scalar.to_string(),
     }
 }

@@ -3,33 +3,35 @@
 use serde_json::Value;
 use toolhold_contract::text::neutral;
 
-/// A value as TOML, on one line, without characters that steer a terminal.
+/// Writes a value as TOML on one line, without characters that steer a terminal.
 pub fn inline(value: &Value) -> String {
     match value {
         Value::Array(items) => {
-            format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", "))
+            let items: Vec<String> = items.iter().map(inline).collect();
+            format!("[{}]", items.join(", "))
         }
         Value::Object(table) => {
             let pairs: Vec<String> = table
                 .iter()
-                .map(|(key, value)| format!("{} = {}", bare(key), inline(value)))
+                .map(|(key, value)| format!("{} = {}", quote_key(key), inline(value)))
                 .collect();
             format!("{{ {} }}", pairs.join(", "))
         }
         // JSON's escapes are valid in TOML. Further characters that could steer a terminal are
         // escaped too.
-        Value::String(_) => value.to_string().chars().map(visible).collect(),
+        Value::String(_) => value.to_string().chars().map(escape).collect(),
         other => other.to_string(),
     }
 }
 
-fn bare(key: &str) -> String {
+/// Quotes a key if TOML needs it.
+fn quote_key(key: &str) -> String {
     let is_bare = !key.is_empty()
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
     if is_bare { key.to_owned() } else { inline(&Value::String(key.to_owned())) }
 }
 
-fn visible(c: char) -> String {
+fn escape(c: char) -> String {
     let text = c.to_string();
     if neutral(&text) == text { text } else { format!("\\U{:08X}", u32::from(c)) }
 }

@@ -45,47 +45,47 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// The variables and the working directory of this process, the organisation's ceiling, and
-    /// nothing else.
+    /// Takes the variables and the working directory of this process, and the organisation's files.
+    /// The other inputs are empty.
     ///
     /// # Errors
     ///
     /// [`HostError`] if the working directory was deleted.
     pub fn from_environment() -> Result<Self, HostError> {
-        let working_directory = working_directory()?;
-        let ceiling = Some(PathBuf::from(SYSTEM_CEILING));
         Ok(Self {
-            working_directory: Some(working_directory),
+            working_directory: Some(working_directory()?),
             variables: std::env::vars_os().collect(),
-            ceiling,
+            ceiling: Some(PathBuf::from(SYSTEM_CEILING)),
             defaults: Some(PathBuf::from(SYSTEM_DEFAULTS)),
             ..Self::default()
         })
     }
 
-    /// The ceiling that the variable names.
+    /// Returns the path of the ceiling that the variable names, if it is set.
     pub(super) fn named_ceiling(&self) -> Option<&Path> {
-        let named =
+        let variable =
             self.variables.iter().find(|(name, value)| name == VARIABLE && !value.is_empty());
-        named.map(|(_, path)| Path::new(path))
+        variable.map(|(_, path)| Path::new(path))
     }
 
-    /// The files of all ceilings: their own, and those of their keys and signatures.
+    /// Returns the files of all ceilings. The organisation's ceiling also has a file of keys and a
+    /// signature.
     pub(super) fn ceiling_files(&self) -> Vec<PathBuf> {
-        let system = self
-            .ceiling
-            .iter()
-            .flat_map(|path| [path.clone(), ceiling_keys_path(path), signature_path(path)]);
-        system.chain(self.named_ceiling().map(Path::to_owned)).collect()
+        let mut files = Vec::new();
+        if let Some(path) = &self.ceiling {
+            files.extend([path.clone(), ceiling_keys_path(path), signature_path(path)]);
+        }
+        files.extend(self.named_ceiling().map(Path::to_owned));
+        files
     }
 }
 
-/// The file with the keys that sign a ceiling, beside it: `ceiling.pub`.
+/// Returns the path of the file with the keys that sign a ceiling, next to it: `ceiling.pub`.
 pub fn ceiling_keys_path(ceiling: &Path) -> PathBuf {
     ceiling.with_extension("pub")
 }
 
-/// The directory that this process works in.
+/// Returns the directory that this process works in.
 ///
 /// # Errors
 ///

@@ -21,7 +21,7 @@ use super::{
 /// The mode of a new file.
 const PRIVATE: u32 = 0o600;
 
-/// A rule that can't be written into the user's own file, or wouldn't count.
+/// A reason why a rule can't be written into the user's own file, or wouldn't apply.
 #[derive(Debug, thiserror::Error)]
 pub enum InsertError {
     /// The configuration comes from no file.
@@ -94,20 +94,18 @@ impl Config {
         }
         let path = folders.config_file();
         check_writable(&path)?;
-        let current = file::read(&path).map_err(Problems::from)?;
-        let before = current.as_ref().map_or(String::new(), |current| current.text.clone());
-        let identity = current.as_ref().map_or((0, 0), |current| current.identity);
-        let now = load_with(folders, inputs, path.clone(), current)?;
+        let file = file::read(&path).map_err(Problems::from)?;
+        let (before, identity) = match &file {
+            Some(file) => (file.text.clone(), file.identity),
+            None => (String::new(), (0, 0)),
+        };
+        let current = load_with(folders, inputs, path.clone(), file)?;
         // Otherwise the new rule would bring along other changes that the user didn't approve.
-        if now.values != self.values && now.without(tool, pattern) != self.values {
+        if current.values != self.values && current.without(tool, pattern) != self.values {
             return Err(InsertError::Changed);
         }
-        match inserted(&before, tool, pattern)? {
-            None => Ok(now),
-            Some(text) => {
-                Ok(load_with(folders, inputs, path, Some(file::Text { text, identity }))?)
-            }
-        }
+        let Some(text) = insert_rule(&before, tool, pattern)? else { return Ok(current) };
+        Ok(load_with(folders, inputs, path, Some(file::Text { text, identity }))?)
     }
 
     /// The configuration without the rule. Another process may have written the rule already, for
@@ -133,7 +131,8 @@ impl Config {
 
 /// Checks that the user's file can be replaced, as far as possible without replacing it.
 fn check_writable(path: &Path) -> Result<(), InsertError> {
-    let real = real(path).map_err(|source| InsertError::Path { path: path.to_owned(), source })?;
+    let real =
+        real_path(path).map_err(|source| InsertError::Path { path: path.to_owned(), source })?;
     // Missing folders are made.
     let folder = real.ancestors().skip(1).find(|folder| folder.exists()).unwrap_or(Path::new("/"));
     let access = Access::WRITE_OK | Access::EXEC_OK;
@@ -141,13 +140,13 @@ fn check_writable(path: &Path) -> Result<(), InsertError> {
         .map_err(|source| InsertError::Folder { folder: folder.to_owned(), source })
 }
 
-/// The real path of the file, so that a link to it stays a link.
-fn real(path: &Path) -> std::io::Result<PathBuf> {
+/// Returns the real path of the file, so that a link to it stays a link.
+fn real_path(path: &Path) -> std::io::Result<PathBuf> {
     match path.canonicalize() {
         Err(error) if error.kind() == ErrorKind::NotFound && file::nothing_is_at(path) => {
             Ok(path.to_owned())
         }
-        real => real,
+        result => result,
     }
 }
 
@@ -163,7 +162,7 @@ pub fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result<PathBu
         "add this rule yourself, before the other rules of `{tool}`:\n{}",
         rule(tool, pattern)
     );
-    change(folders, &by_hand, |text| inserted(text, tool, pattern))
+    change(folders, &by_hand, |text| insert_rule(text, tool, pattern))
 }
 
 /// Grants a directory, by its real path, to file tools and commands. Returns the file with the
@@ -181,7 +180,7 @@ pub fn directory(
     let by_hand = format!("add this to `allowed_paths` in [tools.file] yourself: {item}");
     let default = ["."].into_iter().collect();
     change(folders, &by_hand, |text| {
-        listed(text, &["tools", "file"], "allowed_paths", item.into(), default)
+        insert_item(text, &["tools", "file"], "allowed_paths", item.into(), default)
     })
 }
 
@@ -194,15 +193,15 @@ pub fn host(folders: &Folders, host: &str) -> Result<PathBuf, HostError> {
     check_host(host)?;
     let by_hand = format!("add this to `allowed_domains` in [tools.web] yourself: {}", toml(host));
     change(folders, &by_hand, |text| {
-        listed(text, &["tools", "web"], "allowed_domains", host.into(), Array::new())
+        insert_item(text, &["tools", "web"], "allowed_domains", host.into(), Array::new())
     })
 }
 
 fn check_host(host: &str) -> Result<(), HostError> {
-    Value::String(host.to_owned())
-        .try_into::<HostGrant>()
-        .map(drop)
-        .map_err(|error| HostError::Config(error.message().to_owned()))
+    match Value::String(host.to_owned()).try_into::<HostGrant>() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(HostError::Config(error.message().to_owned())),
+    }
 }
 
 /// Lets a model on this machine call tools by a JSON text alone. `model`: `PROVIDER/MODEL`. Returns
@@ -214,7 +213,7 @@ fn check_host(host: &str) -> Result<(), HostError> {
 pub fn lenient_model(folders: &Folders, model: &str) -> Result<PathBuf, HostError> {
     let by_hand = format!("add this to `lenient_models` in [agent] yourself: {}", toml(model));
     change(folders, &by_hand, |text| {
-        listed(text, &["agent"], "lenient_models", model.into(), Array::new())
+        insert_item(text, &["agent"], "lenient_models", model.into(), Array::new())
     })
 }
 
@@ -234,7 +233,7 @@ pub struct WrittenGrants {
 }
 
 impl WrittenGrants {
-    /// The lines of `[plugins.NAME]` that grant this, for people.
+    /// Returns the lines of `[plugins.NAME]` that grant this, for people.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if !self.directories.is_empty() {
@@ -249,7 +248,9 @@ impl WrittenGrants {
         }
         lines.extend(self.store_mib.map(|size| format!("store_mib = {size}")));
         lines.extend(self.index_mib.map(|size| format!("index_mib = {size}")));
-        lines.extend(self.session.then(|| "instance = \"session\"".to_owned()));
+        if self.session {
+            lines.push("instance = \"session\"".to_owned());
+        }
         lines
     }
 }
@@ -267,28 +268,31 @@ pub fn plugin(folders: &Folders, name: &str, grants: &WrittenGrants) -> Result<P
         grants.lines().join("\n")
     );
     change(folders, &by_hand, |text| {
-        let mut now = text.to_owned();
+        let mut with_lists = text.to_owned();
         for (path, access) in &grants.directories {
-            add_to_list(&mut now, name, "allowed_paths", allowed_path(path, *access).into())?;
+            let item = allowed_path(path, *access);
+            add_to_list(&mut with_lists, name, "allowed_paths", item.into())?;
         }
         for host in &grants.hosts {
-            add_to_list(&mut now, name, "hosts", host.as_str().into())?;
+            add_to_list(&mut with_lists, name, "hosts", host.as_str().into())?;
         }
-        let mut document: DocumentMut = now.parse().map_err(|_| ConfigEditError::Text)?;
-        let sizes = [("store_mib", grants.store_mib), ("index_mib", grants.index_mib)];
-        if sizes.iter().any(|(_, size)| size.is_some()) || grants.session {
-            let table = table(&mut document, &["plugins", name])?;
-            for (key, size) in sizes {
-                if let Some(size) = size {
-                    table.insert(key, toml_edit::value(i64::from(size)));
-                }
-            }
-            if grants.session {
-                table.insert("instance", toml_edit::value("session"));
-            }
+
+        let mut document: DocumentMut = with_lists.parse().map_err(|_| ConfigEditError::Text)?;
+        let mut values = Vec::new();
+        if let Some(size) = grants.store_mib {
+            values.push(("store_mib", toml_edit::value(i64::from(size))));
+        }
+        if let Some(size) = grants.index_mib {
+            values.push(("index_mib", toml_edit::value(i64::from(size))));
+        }
+        if grants.session {
+            values.push(("instance", toml_edit::value("session")));
+        }
+        for (key, value) in values {
+            find_or_add_table(&mut document, &["plugins", name])?.insert(key, value);
         }
         let after = document.to_string();
-        Ok((after != text).then_some(after))
+        if after == text { Ok(None) } else { Ok(Some(after)) }
     })
 }
 
@@ -299,8 +303,8 @@ fn allowed_path(directory: &str, access: PathAccess) -> InlineTable {
     item
 }
 
-/// The table of this name, which is made if it is missing.
-fn table<'d>(
+/// Returns the table of this name. Adds the table if it is missing.
+fn find_or_add_table<'d>(
     document: &'d mut DocumentMut,
     names: &[&str],
 ) -> Result<&'d mut toml_edit::Table, ConfigEditError> {
@@ -321,15 +325,15 @@ fn add_to_list(
     key: &str,
     item: toml_edit::Value,
 ) -> Result<(), ConfigEditError> {
-    if let Some(added) = listed(text, &["plugins", plugin], key, item, Array::new())? {
-        *text = added;
+    if let Some(changed) = insert_item(text, &["plugins", plugin], key, item, Array::new())? {
+        *text = changed;
     }
     Ok(())
 }
 
-/// The text with one more item in a list of a table. `default`: the items that hold if there is no
-/// list. `None` if the item is in it.
-fn listed(
+/// Inserts one more item into a list of a table. `default` has the items that apply if there is no
+/// list. Returns `None` if the item is in the list already.
+fn insert_item(
     text: &str,
     names: &[&str],
     key: &str,
@@ -337,24 +341,25 @@ fn listed(
     default: Array,
 ) -> Result<Option<String>, ConfigEditError> {
     let mut document: DocumentMut = text.parse().map_err(|_| ConfigEditError::Text)?;
-    let table = table(&mut document, names)?;
+    let table = find_or_add_table(&mut document, names)?;
     let list = table
         .entry(key)
         .or_insert(toml_edit::value(default))
         .as_array_mut()
         .ok_or(ConfigEditError::List)?;
-    let known = list.iter().position(|known| path_in(known) == path_in(&item));
-    match known {
-        Some(at) if list.get(at).map(ToString::to_string) == Some(item.to_string()) => {
+    let index = list.iter().position(|known| path_in(known) == path_in(&item));
+    match index {
+        Some(index) if list.get(index).map(ToString::to_string) == Some(item.to_string()) => {
             return Ok(None);
         }
-        Some(at) => drop(list.replace(at, item)),
+        // The item has the same path and another access.
+        Some(index) => drop(list.replace(index, item)),
         None => list.push(item),
     }
     Ok(Some(document.to_string()))
 }
 
-/// The path in an item of a list of directories.
+/// Returns the path in an item of a list of directories.
 fn path_in(item: &toml_edit::Value) -> Option<String> {
     match item.as_inline_table() {
         Some(table) => table.get("path").and_then(|path| path.as_str().map(str::to_owned)),
@@ -362,7 +367,7 @@ fn path_in(item: &toml_edit::Value) -> Option<String> {
     }
 }
 
-/// Changes the user's file, or says what to write by hand.
+/// Changes the user's file. If `edit` fails, the error says what to write by hand.
 fn change(
     folders: &Folders,
     by_hand: &str,
@@ -375,14 +380,12 @@ fn change(
         .and_then(|data| data.lock("toolhold.toml.lock"))
         .map_err(HostError::io(folders.data.display().to_string()))?;
 
-    let before = file::read(&path)
-        .map_err(|problem| HostError::Config(problem.to_string()))?
-        .map(|read| read.text);
-    let real = real(&path).map_err(|error| write_error(&path, error))?;
+    let file = file::read(&path).map_err(|problem| HostError::Config(problem.to_string()))?;
+    let before = file.map_or_else(String::new, |file| file.text);
+    let real = real_path(&path).map_err(|error| write_error(&path, error))?;
     let mode = std::fs::metadata(&real).map_or(PRIVATE, |status| status.mode() & 0o7777);
-    let after = edit(before.as_deref().unwrap_or_default())
-        .map_err(|error| edit_error(&path, &error, by_hand))?;
-    let Some(after) = after else { return Ok(path) };
+    let changed = edit(&before).map_err(|error| edit_error(&path, &error, by_hand))?;
+    let Some(after) = changed else { return Ok(path) };
     let (Some(folder), Some(name)) =
         (real.parent(), real.file_name().and_then(|name| name.to_str()))
     else {
@@ -402,7 +405,7 @@ fn write_error(path: &Path, error: std::io::Error) -> HostError {
     HostError::io(format!("writing {}", path.display()))(error)
 }
 
-/// The text of the rule. It is exact: the pattern isn't a glob.
+/// Returns the text of the rule. The rule is exact: its pattern isn't a glob.
 pub fn rule(tool: &str, pattern: &str) -> String {
     format!(
         "[[tools.permissions.{tool}]]\npattern = {}\nexact = true\naction = \"allow\"\n",
@@ -410,8 +413,8 @@ pub fn rule(tool: &str, pattern: &str) -> String {
     )
 }
 
-/// The text with the rule inserted. `None` if the rule is already the first.
-fn inserted(text: &str, tool: &str, pattern: &str) -> Result<Option<String>, ConfigEditError> {
+/// Inserts the rule into the text. Returns `None` if the rule is already the first.
+fn insert_rule(text: &str, tool: &str, pattern: &str) -> Result<Option<String>, ConfigEditError> {
     let mut expected: Table = text.parse().map_err(|_| ConfigEditError::Text)?;
     let rule_text = rule(tool, pattern);
     let rule_table: Table = rule_text.parse().map_err(|_| ConfigEditError::Rule)?;
@@ -433,8 +436,8 @@ fn inserted(text: &str, tool: &str, pattern: &str) -> Result<Option<String>, Con
     }
 }
 
-/// Puts the rule before the tool's other rules, or at the end if there are none. `None` if the file
-/// has another value in place of the list.
+/// Puts the rule before the tool's other rules, or at the end if the tool has no rules. Returns
+/// `None` if the file has another value in place of the list.
 fn insert_first(document: &mut DocumentMut, tool: &str, rule_text: &str) -> Option<()> {
     let rule: DocumentMut = rule_text.parse().ok()?;
     let mut new = rule["tools"]["permissions"][tool].as_array_of_tables()?.get(0)?.clone();
@@ -463,9 +466,10 @@ fn insert_first(document: &mut DocumentMut, tool: &str, rule_text: &str) -> Opti
             // The comments right above the first rule belong to it.
             let above = first.decor().prefix().and_then(RawString::as_str).unwrap_or_default();
             let comments = above.trim_start_matches('\n');
-            new.decor_mut().set_prefix(&above[..above.len() - comments.len()]);
-            let comments = format!("\n{comments}");
-            first.decor_mut().set_prefix(comments);
+            let blank_lines = &above[..above.len() - comments.len()];
+            let first_prefix = format!("\n{comments}");
+            new.decor_mut().set_prefix(blank_lines);
+            first.decor_mut().set_prefix(first_prefix);
             rules.insert(0, new);
         }
         None => {
@@ -504,7 +508,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
         assert_eq!(
-            inserted(text, "write", "/w/a").expect("there is a place").as_deref(),
+            insert_rule(text, "write", "/w/a").expect("there is a place").as_deref(),
             expected,
             "{text}"
         );
@@ -589,14 +593,14 @@ mod tests {
     #[test]
     fn file_without_a_place_for_the_rule_is_not_changed() {
         for text in ["tools = { call = 3 }\n", "[tools]\npermissions = 3\n", "[tools\n"] {
-            inserted(text, "write", "/w/a").expect_err(text);
+            insert_rule(text, "write", "/w/a").expect_err(text);
         }
     }
 
     #[test]
     fn pattern_can_contain_any_text() {
         let pattern = "/w/a \"b\"\n\\ \u{1b}[2J 'c' \u{7f}\u{202e}";
-        let text = inserted("", "write", pattern).expect("there is a place").expect("it is new");
+        let text = insert_rule("", "write", pattern).expect("there is a place").expect("it is new");
         let table: Table = text.parse().expect("it is TOML");
         assert_eq!(
             permissions(&table, "write").expect("it exists")[0]["pattern"].as_str(),

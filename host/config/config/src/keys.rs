@@ -11,16 +11,17 @@ use super::ConfigValues;
 /// A key that can be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    /// Its path from the root. `*` stands for a name that the operator chooses, or for an element
+    /// The path from the root. `*` stands for a name that the operator chooses, or for an element
     /// of a list.
     pub(super) path: Vec<String>,
-    /// Whether it is a table, rather than a value.
+    /// Whether the key is a table, rather than a value.
     pub(super) table: bool,
-    /// Whether it is inside an element of a list.
+    /// Whether the key is inside an element of a list.
     pub(super) in_list: bool,
 }
 
-/// Every key, including tables. Made at the first use: most starts don't need it.
+/// Returns every key, including tables. The list is made at the first use: most starts don't need
+/// it.
 pub(super) fn known() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(from_schema);
     &KEYS
@@ -63,14 +64,14 @@ fn walk_key(
     path.pop();
 }
 
-/// The most similar key of the table of an unknown key, as advice.
-pub(super) fn near(unknown: &[String]) -> Option<String> {
+/// Finds the most similar key of the table of an unknown key. Returns it as advice.
+pub(super) fn similar_key(unknown: &[String]) -> Option<String> {
     let (last, table) = unknown.split_last()?;
-    let near = nearest(last, siblings(known(), table).into_iter())?;
-    Some(format!("did you mean `{near}`?"))
+    let similar = nearest(last, siblings(known(), table).into_iter())?;
+    Some(format!("did you mean `{similar}`?"))
 }
 
-/// The names of the keys of a table.
+/// Returns the names of the keys of a table.
 fn siblings<'k>(keys: &'k [Key], table: &[String]) -> Vec<&'k str> {
     keys.iter()
         .filter_map(|key| key.path.split_last())
@@ -79,8 +80,8 @@ fn siblings<'k>(keys: &'k [Key], table: &[String]) -> Vec<&'k str> {
         .collect()
 }
 
-/// Tables that are often taken for another one: the written name, and the tables that have its
-/// keys.
+/// Tables that are often written in place of others: the written name, and the tables that have
+/// the keys.
 const MISTAKEN: [(&str, &[&str]); 4] = [
     ("tools.bash", &["tools.shell"]),
     ("tools.code", &["index"]),
@@ -88,14 +89,14 @@ const MISTAKEN: [(&str, &[&str]); 4] = [
     ("tools.search_code", &["index", "tools.code"]),
 ];
 
-/// Advice about an unknown key: the most similar key of its table, the table that it belongs in, or
-/// the keys of its table.
+/// Returns advice about an unknown key: the most similar key of its table, the table that it
+/// belongs in, or the keys of its table.
 pub(super) fn advice(unknown: &[String]) -> String {
     let Some((last, table)) = unknown.split_last() else {
         return String::new();
     };
-    if let Some(near) = near(unknown) {
-        return near;
+    if let Some(similar) = similar_key(unknown) {
+        return similar;
     }
     let keys = known();
     for (written, meant) in MISTAKEN {
@@ -106,11 +107,11 @@ pub(super) fn advice(unknown: &[String]) -> String {
         if written != dotted(table) {
             continue;
         }
-        for meant in meant {
-            let path: Vec<String> = meant.split('.').map(str::to_owned).collect();
+        for table in meant {
+            let path: Vec<String> = table.split('.').map(str::to_owned).collect();
             match nearest(last, siblings(keys, &path).into_iter()) {
-                Some(near) if near == last => return format!("`{last}` belongs in [{meant}]"),
-                Some(near) => return format!("did you mean `{near}` in [{meant}]?"),
+                Some(key) if key == last => return format!("`{last}` belongs in [{table}]"),
+                Some(key) => return format!("did you mean `{key}` in [{table}]?"),
                 None => {}
             }
         }
@@ -133,20 +134,19 @@ pub(super) fn advice(unknown: &[String]) -> String {
     }
 }
 
-/// The candidate that was probably meant by `word`.
+/// Returns the candidate that `word` is probably a misspelling of.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let bound = (word.chars().count() / 3).max(1);
-    candidates
+    let max_distance = (word.chars().count() / 3).max(1);
+    let (distance, candidate) = candidates
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
-        .filter(|(distance, _)| *distance <= bound)
-        .min()
-        .map(|(_, candidate)| candidate)
+        .min()?;
+    if distance <= max_distance { Some(candidate) } else { None }
 }
 
-/// The JSON Schema (2020-12) of [`ConfigValues`], for editors and for `toolhold config schema`.
+/// Returns the JSON Schema (2020-12) of [`ConfigValues`], for editors and for `toolhold config schema`.
 pub fn schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(ConfigValues).to_value();
     if let Some(object) = schema.as_object_mut() {
@@ -155,23 +155,27 @@ pub fn schema() -> serde_json::Value {
     schema
 }
 
-/// The rule for the key at `path`.
+/// Returns the rule for the key at `path`, or `None` if there is no such key.
 pub(super) fn rule(path: &[String]) -> Option<Narrowing> {
-    path.iter().try_fold(Narrowing::Table(ConfigValues::RULES), |above, part| match above {
-        Narrowing::Table(keys) => keys.iter().find(|(key, _)| key == part).map(|(_, rule)| *rule),
-        Narrowing::Named(keys) => Some(Narrowing::Table(keys)),
-        Narrowing::Each(rule) => Some(*rule),
-        Narrowing::Free => Some(Narrowing::Free),
-        _ => None,
-    })
+    let mut rule = Narrowing::Table(ConfigValues::RULES);
+    for part in path {
+        rule = match rule {
+            Narrowing::Table(keys) => keys.iter().find(|(key, _)| key == part)?.1,
+            Narrowing::Named(keys) => Narrowing::Table(keys),
+            Narrowing::Each(rule) => *rule,
+            Narrowing::Free => Narrowing::Free,
+            _ => return None,
+        };
+    }
+    Some(rule)
 }
 
-/// A name that the operator chose, quoted as a part of a dotted key if needed.
+/// Returns a name that the operator chose, quoted as a part of a dotted key if needed.
 pub fn dotted_name(name: &str) -> String {
     dotted(&[name.to_owned()])
 }
 
-/// A path as a dotted key of TOML.
+/// Joins a path to a dotted key of TOML.
 pub(super) fn dotted(path: &[String]) -> String {
     let parts: Vec<String> = path
         .iter()

@@ -7,11 +7,11 @@ use toolhold_redaction::{self as redaction, Keys};
 
 use toolhold_config_keys::is_in_secrets;
 
-use super::keys::{advice, dotted, near};
+use super::keys::{advice, dotted, similar_key};
 use super::removed::successor;
 use super::{ConfigValues, Problem, Source};
 
-/// Texts with fewer bytes than this aren't secrets.
+/// Strings with fewer bytes than this aren't secrets.
 const SHORT: usize = 4;
 
 /// A written value that isn't a table, or is an empty table.
@@ -19,7 +19,7 @@ const SHORT: usize = 4;
 pub(super) struct Leaf {
     /// The key's path from the root.
     pub(super) path: Vec<String>,
-    /// Never a table with keys.
+    /// The value, which is never a table with keys.
     pub(super) value: Value,
     /// The source of each part of the path.
     pub(super) sources: Vec<Source>,
@@ -30,7 +30,7 @@ pub(super) struct Leaf {
 }
 
 impl Leaf {
-    /// A value with a single source.
+    /// Makes a value with a single source.
     pub(super) fn new(path: Vec<String>, value: Value, source: &Source) -> Self {
         let elements = value.as_array().map_or(0, Vec::len);
         Self {
@@ -42,87 +42,87 @@ impl Leaf {
         }
     }
 
-    /// The source of the value.
+    /// Returns the source of the value.
     pub(super) fn source(&self) -> Source {
         self.sources.last().cloned().unwrap_or_default()
     }
 
-    /// The problems of this value on its own.
+    /// Finds the problems of this value on its own.
     pub(super) fn problems(&self) -> Vec<Problem> {
         self.numbered_problems().into_iter().map(|(_, problem)| problem).collect()
     }
 
-    /// The same, each with the number of its element if the value is a list.
+    /// Finds the problems like [`problems`](Self::problems). If the value is a list, each problem
+    /// has the number of its element.
     pub(super) fn numbered_problems(&self) -> Vec<(Option<usize>, Problem)> {
+        let mut numbered = Vec::new();
         match &self.value {
             Value::Array(items) if !items.is_empty() => {
-                let each = items.iter().zip(&self.elements).enumerate();
-                let problems = each.flat_map(|(at, (item, source))| {
-                    let found = self.probe(Value::Array(vec![item.clone()]), source);
-                    found.into_iter().map(move |problem| (Some(at), problem))
-                });
-                problems.collect()
+                for (index, (item, source)) in items.iter().zip(&self.elements).enumerate() {
+                    let problems = self.probe(Value::Array(vec![item.clone()]), source);
+                    numbered.extend(problems.into_iter().map(|problem| (Some(index), problem)));
+                }
             }
             value => {
-                let found = self.probe(value.clone(), &self.source());
-                found.into_iter().map(|problem| (None, problem)).collect()
+                let problems = self.probe(value.clone(), &self.source());
+                numbered.extend(problems.into_iter().map(|problem| (None, problem)));
             }
         }
+        numbered
     }
 
-    /// Reads a configuration that has only this value.
+    /// Reads a configuration that has only this value. Returns the problems.
     fn probe(&self, value: Value, source: &Source) -> Vec<Problem> {
         let mut unknown = Vec::new();
         let document = nested(&self.path, value);
-        let read: Result<ConfigValues, _> =
-            serde_ignored::deserialize(document, |path| unknown.push(parts(&path)));
-        let mut problems: Vec<Problem> = unknown
-            .into_iter()
-            .map(|path| {
-                if let Some(successor) = successor(&path) {
-                    let message = format!("`{}` was removed: {successor}", dotted(&path));
-                    return Problem::new(self.source_at(&path, source), message);
-                }
-                // A foreign key is known by its whole path, a misspelt table by its name.
-                let whole = if path.len() < self.path.len() { &self.path } else { &path };
-                // One letter too few is likelier than another agent's configuration.
-                let (path, advice) = if let Some(near) = near(&path) {
-                    (&path, near)
-                } else if let Some(foreign) = crate::migration::advice(whole) {
-                    (whole, foreign)
-                } else {
-                    (&path, advice(&path))
-                };
-                let message = format!("unknown key `{}`; {advice}", dotted(path));
-                Problem::new(self.source_at(path, source), message)
-            })
-            .collect();
-        if let Err(error) = read {
-            problems.push(Problem::new(
-                source.clone(),
-                format!("`{}`: {}", dotted(&self.path), error.message()),
-            ));
+        let result: Result<ConfigValues, _> =
+            serde_ignored::deserialize(document, |path| unknown.push(path_parts(&path)));
+
+        let mut problems: Vec<Problem> =
+            unknown.iter().map(|path| self.unknown_key(path, source)).collect();
+        if let Err(error) = result {
+            let message = format!("`{}`: {}", dotted(&self.path), error.message());
+            problems.push(Problem::new(source.clone(), message));
         }
         if is_in_secrets(&self.path) {
-            let written = texts(&self.value);
+            let secrets = secret_texts(&self.value);
             for problem in &mut problems {
-                let message =
-                    written.iter().fold(std::mem::take(&mut problem.message), |message, text| {
-                        message.replace(text, "…")
-                    });
+                for secret in &secrets {
+                    problem.message = problem.message.replace(secret, "…");
+                }
                 // A message may also show a part of the value.
+                let message = std::mem::take(&mut problem.message);
                 problem.message = redaction::owned(message, Keys::Settings);
             }
         }
         problems
     }
 
-    /// The source of a part of the path, or `source` for a part below the value.
-    fn source_at(&self, path: &[String], source: &Source) -> Source {
-        if path.len() > self.path.len() {
-            return source.clone();
+    /// Makes the problem with an unknown key. `source` is the source of the value or its element.
+    fn unknown_key(&self, path: &[String], source: &Source) -> Problem {
+        if let Some(successor) = successor(path) {
+            let message = format!("`{}` was removed: {successor}", dotted(path));
+            return Problem::new(self.source_at(path, source), message);
         }
-        self.sources.get(path.len() - 1).unwrap_or(source).clone()
+        // A foreign key is known by its whole path, a misspelt table by its name.
+        let whole: &[String] = if path.len() < self.path.len() { &self.path } else { path };
+        // A missing letter is more likely than another agent's configuration.
+        let (path, hint) = if let Some(similar) = similar_key(path) {
+            (path, similar)
+        } else if let Some(foreign) = crate::migration::advice(whole) {
+            (whole, foreign)
+        } else {
+            (path, advice(path))
+        };
+        let message = format!("unknown key `{}`; {hint}", dotted(path));
+        Problem::new(self.source_at(path, source), message)
+    }
+
+    /// Returns the source of a part of the path, or `source` for the root and for a part below the
+    /// value.
+    fn source_at(&self, path: &[String], source: &Source) -> Source {
+        let Some(index) = path.len().checked_sub(1) else { return source.clone() };
+        self.sources.get(index).unwrap_or(source).clone()
     }
 }
 
@@ -135,21 +135,22 @@ pub(super) enum MergeError {
     Value(#[from] toml::de::Error),
 }
 
-/// The configuration with the values of `leaves`. Later leaves win.
+/// Makes the configuration with the values of `leaves`. Later leaves win.
 pub(super) fn merge(leaves: &[Leaf]) -> Result<ConfigValues, MergeError> {
-    Ok(ConfigValues::deserialize(Value::Table(document(leaves)?))?)
+    let document = Value::Table(document(leaves)?);
+    Ok(ConfigValues::deserialize(document)?)
 }
 
-/// The values of `leaves` as one TOML document. Later leaves win.
+/// Joins the values of `leaves` to one TOML document. Later leaves win.
 pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, MergeError> {
     let mut root = toml::Table::new();
     for leaf in leaves {
         let Some((last, tables)) = leaf.path.split_last() else { continue };
         let mut table = &mut root;
         for name in tables {
-            let below =
+            let entry =
                 table.entry(name.clone()).or_insert_with(|| Value::Table(toml::Table::new()));
-            table = below.as_table_mut().ok_or_else(|| MergeError::Table(dotted(&leaf.path)))?;
+            table = entry.as_table_mut().ok_or_else(|| MergeError::Table(dotted(&leaf.path)))?;
         }
         // An empty table doesn't remove the values of another source.
         if leaf.value.is_table() && table.contains_key(last) {
@@ -160,27 +161,34 @@ pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, MergeError> {
     Ok(root)
 }
 
-/// The texts in a value that may be secrets, plain and as messages quote them.
-fn texts(value: &Value) -> Vec<String> {
+/// Returns the strings in a value that may be secrets, as they are and with the escapes that
+/// messages use.
+fn secret_texts(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) if text.len() < SHORT => Vec::new(),
         Value::String(text) => {
             let quoted = format!("{text:?}");
-            vec![text.clone(), quoted[1..quoted.len() - 1].to_owned()]
+            let escaped = quoted[1..quoted.len() - 1].to_owned();
+            vec![text.clone(), escaped]
         }
-        Value::Array(items) => items.iter().flat_map(texts).collect(),
-        Value::Table(table) => table.values().flat_map(texts).collect(),
+        Value::Array(items) => items.iter().flat_map(secret_texts).collect(),
+        Value::Table(table) => table.values().flat_map(secret_texts).collect(),
         _ => Vec::new(),
     }
 }
 
+/// Puts a value into tables, so that it is at the path.
 fn nested(path: &[String], value: Value) -> Value {
-    path.iter()
-        .rev()
-        .fold(value, |value, part| Value::Table(toml::Table::from_iter([(part.clone(), value)])))
+    let mut nested = value;
+    for part in path.iter().rev() {
+        let mut table = toml::Table::new();
+        table.insert(part.clone(), nested);
+        nested = Value::Table(table);
+    }
+    nested
 }
 
-fn parts(path: &serde_ignored::Path<'_>) -> Vec<String> {
+fn path_parts(path: &serde_ignored::Path<'_>) -> Vec<String> {
     use serde_ignored::Path;
     let (parent, part) = match path {
         Path::Root => return Vec::new(),
@@ -190,7 +198,18 @@ fn parts(path: &serde_ignored::Path<'_>) -> Vec<String> {
         | Path::NewtypeStruct { parent }
         | Path::NewtypeVariant { parent } => (parent, None),
     };
-    let mut parts = parts(parent);
+    let mut parts = path_parts(parent);
     parts.extend(part);
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_has_the_given_source() {
+        let leaf = Leaf::new(vec!["tools".to_owned()], Value::Boolean(true), &Source::Default);
+        assert_eq!(leaf.source_at(&[], &Source::TaskBounds), Source::TaskBounds);
+    }
 }

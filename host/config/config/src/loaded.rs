@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use toolhold_contract::text::neutral_line;
@@ -25,7 +25,7 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// The organisation's file below the user's own, if it exists.
     pub defaults: Option<PathBuf>,
-    /// The working directory's file, if it exists, and how much of it counts.
+    /// The working directory's file, if it exists, with its trust.
     pub project: Option<Project>,
     /// The keys that were written by an old name.
     pub renamed: Vec<Renamed>,
@@ -35,7 +35,8 @@ pub struct Config {
     pub(super) tables: BTreeMap<String, usize>,
     /// The sources by dotted key. Elements of lists are `key.0`, `key.1` and so on.
     sources: BTreeMap<String, Source>,
-    /// The folders and inputs that it was loaded from. `None` if a program made it.
+    /// The folders and inputs that the configuration was loaded from, or `None` if a program made
+    /// it.
     pub(super) read_from: Option<(Folders, Inputs)>,
 }
 
@@ -55,18 +56,18 @@ pub struct ConfigEntry {
 /// The `toolhold.toml` of the working directory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Project {
-    /// Its real path.
+    /// The real path of the file.
     pub path: PathBuf,
     /// The SHA-256 of its bytes and of the real paths of its directories, in hexadecimal digits.
     /// The user trusts this digest. It includes the real paths because links may change.
     pub digest: String,
-    /// How much of it counts.
+    /// The user's trust in the file.
     pub standing: ProjectTrust,
     /// The values in it that would widen the operator's own configuration.
     pub widening: Vec<Ignored>,
 }
 
-/// How much of the working directory's `toolhold.toml` counts.
+/// The user's trust in the working directory's `toolhold.toml`, and so the part of it that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectTrust {
     /// Only values that narrow: the user hasn't trusted it.
@@ -78,7 +79,7 @@ pub enum ProjectTrust {
 }
 
 impl Project {
-    /// The values in it that don't count.
+    /// Returns the values in the file that don't apply.
     pub fn ignored(&self) -> &[Ignored] {
         if self.standing == ProjectTrust::Trusted { &[] } else { &self.widening }
     }
@@ -91,19 +92,19 @@ pub struct Ignored {
     /// The dotted key.
     pub key: String,
     /// Whether only some rules of a list are ignored. Then `source` is the source of the first
-    /// ignored rule, `proposed` has only the ignored rules, and the others count.
+    /// ignored rule, `proposed` has only the ignored rules, and the other rules apply.
     pub rules: bool,
-    /// Its source.
+    /// The source of the value.
     pub source: Source,
-    /// The value without that file. Null if there is none.
+    /// The value without that file. Null if there is no value.
     pub current: Value,
     /// The value in the file.
     pub proposed: Value,
-    /// Why it is ignored: one reason for each ignored part, at least one.
+    /// The reasons, one for each ignored part. There is at least one.
     pub reasons: Vec<String>,
 }
 
-/// One line with the first reason, without characters that steer a terminal.
+/// The text is one line with the first reason, without characters that steer a terminal.
 impl fmt::Display for Ignored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = self.reasons.first().map_or("", String::as_str);
@@ -136,13 +137,12 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
-    /// Whether it left none of the directories that are granted to the built-in plugin of this
-    /// name.
+    /// Checks whether the ceiling leaves no directory that is granted to the built-in plugin of
+    /// this name.
     pub(super) fn leaves_no_directory(&self, builtin: &str) -> bool {
         let key = format!("tools.{builtin}.allowed_paths");
-        self.taken
-            .iter()
-            .any(|taken| taken.key == key && taken.held.as_array().is_some_and(Vec::is_empty))
+        let mut directories = self.taken.iter().filter(|taken| taken.key == key);
+        directories.any(|taken| taken.held.as_array().is_some_and(Vec::is_empty))
     }
 }
 
@@ -162,20 +162,16 @@ pub struct Taken {
 }
 
 impl Config {
-    /// The configuration with the values of `leaves`. Later leaves win.
+    /// Makes the configuration with the values of `leaves`. Later leaves win.
     pub(super) fn from_leaves(leaves: &[Leaf]) -> Result<Self, Problems> {
-        let config =
+        let values =
             merge(leaves).map_err(|error| Problem::new(Source::Default, error.to_string()))?;
-        Ok(Self {
-            values: config,
-            sources: sources(leaves),
-            renamed: renamed(leaves),
-            ..Self::default()
-        })
+        let sources = collect_sources(leaves);
+        Ok(Self { values, sources, renamed: renamed(leaves), ..Self::default() })
     }
 
     /// Appends the rules of `[tools.authorization]` to those of `[tools.policy]` if they are
-    /// enabled. Each keeps its source.
+    /// enabled. Each rule keeps its source.
     pub(super) fn with_authorization(mut self) -> Self {
         let tools = &mut self.values.tools;
         let authorization = std::mem::take(&mut tools.authorization);
@@ -194,69 +190,57 @@ impl Config {
         self
     }
 
-    /// The same configuration if it has no problems.
+    /// Returns the same configuration if it has no problems.
     pub(super) fn checked(self) -> Result<Self, Problems> {
         let problems = self.problems();
         if problems.is_empty() { Ok(self) } else { Err(Problems(problems)) }
     }
 
-    /// The source of a dotted key. `key.0` is the first element of a list.
+    /// Returns the source of a dotted key. `key.0` is the first element of a list.
     pub fn source(&self, key: &str) -> Source {
         if let Some(source) = self.sources.get(key) {
             return source.clone();
         }
-        let parent =
-            key.rsplit_once('.').filter(|(_, last)| last.bytes().all(|byte| byte.is_ascii_digit()));
-        parent.map_or(Source::Default, |(list, _)| self.source(list))
+        // An element without a source of its own has that of its list.
+        match key.rsplit_once('.') {
+            Some((list, index)) if index.bytes().all(|byte| byte.is_ascii_digit()) => {
+                self.source(list)
+            }
+            _ => Source::Default,
+        }
     }
 
-    /// The first source of a table, by its dotted key.
+    /// Returns the first source of a table, by its dotted key.
     pub fn source_below(&self, table: &str) -> Source {
-        let own = self.sources.get(table);
-        let first = own.or_else(|| below(&self.sources, table).next().map(|(_, source)| source));
-        first.cloned().unwrap_or_default()
+        if let Some(source) = self.sources.get(table) {
+            return source.clone();
+        }
+        match sources_below(&self.sources, table).next() {
+            Some((_, source)) => source.clone(),
+            None => Source::default(),
+        }
     }
 
-    /// The place of a dotted key, for denials.
+    /// Describes the place of a dotted key for denials.
     pub fn place(&self, key: &str) -> String {
-        self.source(key).place(key.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
+        self.source(key).place(without_index(key))
     }
 
-    /// The place of a dotted key for the gates. Its kind decides which remedy a denial proposes.
+    /// Returns the place of a dotted key for the gates. Its kind decides which remedy a denial
+    /// proposes.
     pub fn origin(&self, key: &str) -> Origin {
-        self.origin_of(
-            &self.source(key),
-            key.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()),
-        )
+        self.origin_of(&self.source(key), without_index(key))
     }
 
-    /// The place of a value that comes from `source`.
+    /// Returns the place of a value that comes from `source`.
     pub(super) fn origin_of(&self, source: &Source, key: &str) -> Origin {
         let kind = match source {
             Source::Default => {
                 let table = key.rsplit_once('.').map_or(key, |(table, _)| table);
                 OriginKind::Default(self.table_place(table))
             }
-            Source::File { path, .. }
-                if self.ceilings.iter().any(|ceiling| ceiling.path == *path) =>
-            {
-                OriginKind::Ceiling(path.display().to_string())
-            }
-            Source::File { path, .. }
-                if self.project.as_ref().is_some_and(|project| project.path == *path) =>
-            {
-                let path = path.display().to_string();
-                let is_trusted = self
-                    .project
-                    .as_ref()
-                    .is_some_and(|project| project.standing == ProjectTrust::Trusted);
-                if is_trusted {
-                    OriginKind::Trusted(path, self.own_file())
-                } else {
-                    OriginKind::Project(path)
-                }
-            }
-            Source::File { .. } | Source::Path(_) => OriginKind::Own,
+            Source::File { path, .. } => self.origin_of_file(path),
+            Source::Path(_) => OriginKind::Own,
             Source::Variable(name) => OriginKind::Variable(name.clone()),
             Source::Flag(text) => OriginKind::Flag(text.clone()),
             Source::TaskBounds => OriginKind::TaskBounds,
@@ -264,25 +248,42 @@ impl Config {
         Origin { text: source.place(key).into(), kind }
     }
 
-    /// The place of a table in the user's own file, where a further key of it has to be written.
+    fn origin_of_file(&self, path: &Path) -> OriginKind {
+        let text = path.display().to_string();
+        if self.ceilings.iter().any(|ceiling| ceiling.path == path) {
+            return OriginKind::Ceiling(text);
+        }
+        match &self.project {
+            Some(project) if project.path == path => {
+                if project.standing == ProjectTrust::Trusted {
+                    OriginKind::Trusted(text, self.own_file())
+                } else {
+                    OriginKind::Project(text)
+                }
+            }
+            _ => OriginKind::Own,
+        }
+    }
+
+    /// Returns the place of a table in the user's own file, where a further key of it has to be
+    /// written.
     pub(super) fn table_place(&self, table: &str) -> TablePlace {
         TablePlace { file: self.own_file(), line: self.tables.get(table).copied() }
     }
 
-    /// A table of the user's own file, by its dotted name, for remedies.
+    /// Returns a table of the user's own file, by its dotted name, for remedies.
     pub fn own_table(&self, name: &str) -> OwnTable {
         OwnTable { name: name.to_owned(), place: self.table_place(name) }
     }
 
-    /// The user's own file, whether it exists or not.
+    /// Returns the user's own file. It need not exist.
     pub fn own_file(&self) -> ConfigFile {
-        self.read_from.as_ref().map_or_else(ConfigFile::default, |(folders, inputs)| {
-            let path = inputs.file.clone().unwrap_or_else(|| folders.config_file());
-            std::path::absolute(&path).as_deref().unwrap_or(&path).into()
-        })
+        let Some((folders, inputs)) = &self.read_from else { return ConfigFile::default() };
+        let path = inputs.file.clone().unwrap_or_else(|| folders.config_file());
+        std::path::absolute(&path).as_deref().unwrap_or(&path).into()
     }
 
-    /// Every current value, in the order in which the keys are defined.
+    /// Returns every current value, in the order in which the keys are defined.
     pub fn entries(&self) -> Vec<ConfigEntry> {
         let mut entries = Vec::new();
         // The configuration always has a JSON form: it came from a text or from code of Toolhold.
@@ -311,19 +312,16 @@ impl Config {
         });
     }
 
-    /// Problems that can't be found in a single value.
+    /// Finds problems that can't be found in a single value.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        for name in self.values.plugins.keys() {
-            let source =
-                self.source_below(&format!("plugins.{}", dotted(std::slice::from_ref(name))));
-            if !is_provider_name(name) {
-                let message = format!(
-                    "`{}` isn't a valid plugin name: 1 to 24 of a-z, 0-9 and `-`, starting with a letter",
-                    neutral_line(name)
-                );
-                problems.push(Problem::new(source, message));
-            }
+        for name in self.values.plugins.keys().filter(|name| !is_provider_name(name)) {
+            let message = format!(
+                "`{}` isn't a valid plugin name: 1 to 24 of a-z, 0-9 and `-`, starting with a letter",
+                neutral_line(name)
+            );
+            let source = self.source_below(&format!("plugins.{}", dotted_name(name)));
+            problems.push(Problem::new(source, message));
         }
         let tools = &self.values.tools;
         let lists = tools
@@ -333,31 +331,37 @@ impl Config {
         let policy = ("tools.policy.rules".to_owned(), tools.policy.rules.len());
         for (key, count) in lists.chain([policy]) {
             if count > MAX_RULES {
-                problems.push(Problem::new(
-                    self.source(&key),
-                    format!("`{key}` has {count} rules; the limit is {MAX_RULES}"),
-                ));
+                let message = format!("`{key}` has {count} rules; the limit is {MAX_RULES}");
+                problems.push(Problem::new(self.source(&key), message));
             }
         }
         problems
     }
 }
 
-/// Whether a plugin or a server can have this name.
+/// Returns a dotted key without the index of an element at its end.
+fn without_index(key: &str) -> &str {
+    key.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit())
+}
+
+/// Checks whether a plugin or a server can have this name.
 pub(super) fn is_provider_name(name: &str) -> bool {
     name.len() <= 24
         && name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
 }
 
-fn sources(leaves: &[Leaf]) -> BTreeMap<String, Source> {
+fn collect_sources(leaves: &[Leaf]) -> BTreeMap<String, Source> {
     let mut sources = BTreeMap::new();
     for leaf in leaves {
         let key = dotted(&leaf.path);
         // A list may replace a longer one, so the sources of the old elements are removed.
         if !leaf.value.is_table() {
-            let old: Vec<String> = below(&sources, &key).map(|(key, _)| key.clone()).collect();
-            old.iter().for_each(|key| drop(sources.remove(key)));
+            let old: Vec<String> =
+                sources_below(&sources, &key).map(|(key, _)| key.clone()).collect();
+            for element in old {
+                sources.remove(&element);
+            }
         }
         for (index, source) in leaf.elements.iter().enumerate() {
             sources.insert(format!("{key}.{index}"), source.clone());
@@ -367,8 +371,8 @@ fn sources(leaves: &[Leaf]) -> BTreeMap<String, Source> {
     sources
 }
 
-/// The sources of the keys below `table`, in order.
-fn below<'s>(
+/// Returns the sources of the keys below `table`, in order.
+fn sources_below<'s>(
     sources: &'s BTreeMap<String, Source>,
     table: &str,
 ) -> impl Iterator<Item = (&'s String, &'s Source)> {

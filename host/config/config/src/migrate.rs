@@ -17,7 +17,7 @@ use super::renamed::new_name;
 use super::{Config, Folders, Inputs, Problem, Problems, Source};
 use crate::migration::{KnownKeys, Migration, WrongValue, rewrite};
 
-/// Bytes of an element that are shown.
+/// Most bytes of an element that are shown.
 const MAX_SHOWN: usize = 120;
 
 /// Rewrites the configuration in `path`. Nothing is written. Blocks.
@@ -27,39 +27,44 @@ const MAX_SHOWN: usize = 120;
 /// The file can't be read, it isn't TOML, or the result wouldn't be valid.
 pub fn migrate(folders: &Folders, path: &Path) -> Result<Migration, Problems> {
     let source = Source::Path(path.to_owned());
-    let Some(read) = file::read(path)? else {
+    let Some(original) = file::read(path)? else {
         return Err(Problem::new(source, "there is no such file").into());
     };
     let known =
         KnownKeys { is_key: &is_key, new_name: &new_name, advice: &advice, dotted: &dotted };
-    let mut migration = rewrite(&read.text, &known)
+    let mut migration = rewrite(&original.text, &known)
         .map_err(|error| Problem::new(source, format!("is not TOML: {}", error.message())))?;
-    // Each round leaves out at least one value, with those that don't fit to what is left.
+    // Each round leaves out at least one value. Other values may no longer fit then, so they are
+    // left out in the next round.
     loop {
         let (leaves, problems) = file::parse(path, &migration.after, MAX_VALUES);
-        let (problems, values) = if problems.is_empty() {
-            let text = file::Text { text: migration.after.clone(), identity: read.identity };
-            match load_with(folders, &Inputs::default(), path.to_owned(), Some(text)) {
-                Ok(loaded) => match without_model(&loaded) {
-                    Some(value) => (Problems(Vec::new()), vec![value]),
-                    None => return Ok(migration),
-                },
-                Err(problems) => {
-                    let values = misfits(&leaves, &problems);
-                    (problems, values)
+        if !problems.is_empty() {
+            let wrong_values = leaves.iter().flat_map(find_faults).collect();
+            if !migration.leave_out(wrong_values) {
+                return Err(Problems(problems));
+            }
+            continue;
+        }
+
+        let text = file::Text { text: migration.after.clone(), identity: original.identity };
+        match load_with(folders, &Inputs::default(), path.to_owned(), Some(text)) {
+            Ok(config) => {
+                let Some(switch) = switch_without_model(&config) else { return Ok(migration) };
+                if !migration.leave_out(vec![switch]) {
+                    return Err(Problems(Vec::new()));
                 }
             }
-        } else {
-            (Problems(problems), leaves.iter().flat_map(wrong).collect())
-        };
-        if !migration.leave_out(values) {
-            return Err(problems);
+            Err(problems) => {
+                if !migration.leave_out(find_misfits(&leaves, &problems)) {
+                    return Err(problems);
+                }
+            }
         }
     }
 }
 
-/// The values that problems between keys are about.
-fn misfits(leaves: &[Leaf], problems: &Problems) -> Vec<WrongValue> {
+/// Finds the values that problems between keys are about.
+fn find_misfits(leaves: &[Leaf], problems: &Problems) -> Vec<WrongValue> {
     let mut values: Vec<WrongValue> = Vec::new();
     for problem in &problems.0 {
         let Some(leaf) = leaves.iter().find(|leaf| leaf.sources.contains(&problem.source)) else {
@@ -74,38 +79,43 @@ fn misfits(leaves: &[Leaf], problems: &Problems) -> Vec<WrongValue> {
     values
 }
 
-/// The switch of the judgement by a model, if no model is named: each call would be refused.
-fn without_model(loaded: &Config) -> Option<WrongValue> {
-    let review = &loaded.values.tools.adversarial_policy;
+/// Returns the switch of the judgement by a model if it is on and no model is named: each call
+/// would be refused.
+fn switch_without_model(config: &Config) -> Option<WrongValue> {
+    let review = &config.values.tools.adversarial_policy;
+    if !review.enabled || !review.provider.is_empty() {
+        return None;
+    }
     let path = ["tools", "adversarial_policy", "enabled"].map(str::to_owned).to_vec();
     let why =
         "each call would be refused: it needs a table of [providers], and its name as `provider`";
-    (review.enabled && review.provider.is_empty()).then(|| WrongValue {
-        shown: dotted(&path),
-        path,
-        element: None,
-        why: why.to_owned(),
-    })
+    Some(WrongValue { shown: dotted(&path), path, element: None, why: why.to_owned() })
 }
 
-/// Whether a path is a key; below some tables, any name is.
+/// Checks whether a path is a key. In some tables, any name is a key.
 fn is_key(path: &[String]) -> bool {
-    let above = path.split_last().map(|(_, above)| above).unwrap_or_default();
-    rule(path).is_some() || matches!(rule(above), Some(Narrowing::Each(_)))
+    if rule(path).is_some() {
+        return true;
+    }
+    let table = path.split_last().map(|(_, table)| table).unwrap_or_default();
+    matches!(rule(table), Some(Narrowing::Each(_)))
 }
 
-/// The faults of a value, the last element first.
-fn wrong(leaf: &Leaf) -> Vec<WrongValue> {
+/// Finds the faults of a value, the last element first.
+fn find_faults(leaf: &Leaf) -> Vec<WrongValue> {
     let mut problems = leaf.numbered_problems();
-    problems.dedup_by_key(|(at, _)| *at);
-    let each = problems.into_iter().rev().map(|(at, problem)| {
-        let element = at.and_then(|at| serde_json::to_value(leaf.value.get(at)?).ok());
+    problems.dedup_by_key(|(index, _)| *index);
+    let mut faults = Vec::new();
+    for (index, problem) in problems.into_iter().rev() {
         let mut shown = dotted(&leaf.path);
-        if let Some(value) = element {
+        if let Some(element) = index.and_then(|index| leaf.value.get(index))
+            && let Ok(value) = serde_json::to_value(element)
+        {
             let text = redaction::owned(inline(&value), Keys::Settings);
             shown = format!("{shown}, {}", cut(&text, MAX_SHOWN));
         }
-        WrongValue { path: leaf.path.clone(), element: at, shown, why: problem.message }
-    });
-    each.collect()
+        let path = leaf.path.clone();
+        faults.push(WrongValue { path, element: index, shown, why: problem.message });
+    }
+    faults
 }

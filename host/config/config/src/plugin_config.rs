@@ -8,11 +8,12 @@ use super::{Config, Problem};
 /// Most bytes of the settings of a plugin, as JSON text.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Most levels of tables and lists in them, each within the other.
+/// Most levels of tables and lists in the settings.
 const MAX_DEPTH: usize = 32;
 
 impl Config {
-    /// The settings of a plugin as JSON. A date is a text. Empty if the plugin has no table.
+    /// Converts the settings of a plugin to JSON. A date becomes a string. A plugin without a table
+    /// has no settings.
     ///
     /// # Errors
     ///
@@ -46,7 +47,7 @@ enum JsonError {
     Number(f64),
 }
 
-/// A value as JSON. `depth`: of its level, the first is 1.
+/// Converts a value to JSON. `depth` is the level of the value; the first level is 1.
 fn json(value: &toml::Value, depth: usize) -> Result<Value, JsonError> {
     if depth > MAX_DEPTH {
         return Err(JsonError::Depth);

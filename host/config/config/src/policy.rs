@@ -1,5 +1,5 @@
-//! Builds the rules for paths from the configuration: which directories tools and plugins get, and
-//! which files of Toolhold's own no grant opens.
+//! Builds the rules for paths from the configuration: the directories that tools and plugins get,
+//! and Toolhold's own files, which no grant opens.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,8 @@ pub struct FileGrants {
 }
 
 impl Config {
-    /// The path rules of the built-in file tools. They grant nothing if the tools are disabled.
+    /// Builds the path rules of the built-in file tools. They grant nothing if the tools are
+    /// disabled.
     ///
     /// # Errors
     ///
@@ -48,8 +49,8 @@ impl Config {
         self.file_policy("tools.file.allowed_paths", &paths, &|_| true, folders, working_directory)
     }
 
-    /// The path rules of the tools to which a table grants, as they decide. `table`: `tools.file`,
-    /// `tools.shell` or that of a plugin.
+    /// Builds the path rules of the tools to which a table grants, with the protected paths.
+    /// `table` is `tools.file`, `tools.shell` or that of a plugin.
     ///
     /// # Errors
     ///
@@ -70,8 +71,8 @@ impl Config {
         Ok(rules.with_globs(deny_read, allow_read, deny_write))
     }
 
-    /// The path rules of the plugin `name`. They grant nothing if the configuration doesn't name
-    /// it.
+    /// Builds the path rules of the plugin `name`. They grant nothing if the configuration doesn't
+    /// name the plugin.
     ///
     /// # Errors
     ///
@@ -92,29 +93,24 @@ impl Config {
         )
     }
 
-    /// The component of the plugin `name`. `None` if the configuration names no path: the plugin
-    /// comes from [`Self::plugin_folder`].
+    /// Returns the path of the component of the plugin `name`. Returns `None` if the configuration
+    /// names no path: the plugin comes from [`Self::plugin_folder`].
     pub fn plugin_path(
         &self,
         name: &str,
         folders: &Folders,
         working_directory: &Path,
     ) -> Option<PathBuf> {
-        let path = self
-            .values
-            .plugins
-            .get(name)
-            .map(|plugin| plugin.path.as_str())
-            .filter(|path| !path.is_empty())?;
-        Some(self.beside_its_source(
-            &format!("plugins.{name}.path"),
-            path,
-            folders,
-            working_directory,
-        ))
+        let plugin = self.values.plugins.get(name)?;
+        if plugin.path.is_empty() {
+            return None;
+        }
+        let key = format!("plugins.{name}.path");
+        Some(self.beside_its_source(&key, &plugin.path, folders, working_directory))
     }
 
-    /// The folder whose plugins are loaded without being named one by one. It need not exist.
+    /// Returns the folder whose plugins are loaded without being named one by one. It need not
+    /// exist.
     pub fn plugin_folder(&self, folders: &Folders, working_directory: &Path) -> PathBuf {
         match self.values.plugin_folder.path.as_str() {
             "" => folders.data.join("plugins"),
@@ -122,18 +118,17 @@ impl Config {
         }
     }
 
-    /// The treatment of the component of the plugin `name` if it is new or has changed.
+    /// Returns the treatment of the component of the plugin `name` if it is new or has changed.
     pub fn reload(&self, name: &str) -> Reload {
-        let plugin = self.values.plugins.get(name);
-        let default = if plugin.is_some_and(|plugin| !plugin.path.is_empty()) {
-            Reload::Approve
-        } else {
-            self.values.plugin_folder.reload
-        };
-        plugin.and_then(|plugin| plugin.reload).unwrap_or(default)
+        let of_folder = self.values.plugin_folder.reload;
+        match self.values.plugins.get(name) {
+            Some(plugin) if plugin.path.is_empty() => plugin.reload.unwrap_or(of_folder),
+            Some(plugin) => plugin.reload.unwrap_or(Reload::Approve),
+            None => of_folder,
+        }
     }
 
-    /// A path of one of Toolhold's own files. A relative path starts at the folder of the
+    /// Resolves a path in the configuration. A relative path starts at the folder of the
     /// configuration file that contains it.
     pub(super) fn beside_its_source(
         &self,
@@ -150,79 +145,75 @@ impl Config {
         working_directory.join(expand(path, base, folders))
     }
 
-    /// Toolhold's own files, which no grant opens: its folders, the configuration file, the
+    /// Returns Toolhold's own files, which no grant opens: its folders, the configuration file, the
     /// ceilings, the plugin folder, and the files of plugins. A tool that writes them could grant
     /// itself more at the next start.
     ///
-    /// The folders of the user's skills belong to them, since a model follows what is in them. So
-    /// do the files of secrets, the programs that print secrets, and the certificates of trusted
+    /// The folders of the user's skills are own files, too, since a model follows their text. So
+    /// are the files of secrets, the programs that print secrets, and the certificates of trusted
     /// authorities. No tool can read the files of secrets.
     pub fn own(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
-        let plugins = self
-            .values
-            .plugins
-            .keys()
-            .filter_map(|name| self.plugin_path(name, folders, working_directory));
-        let folder = self.plugin_folder(folders, working_directory);
+        let mut paths = Vec::new();
         let ceilings = self.ceilings.iter().map(|ceiling| &ceiling.path);
+        paths.extend(self.file.iter().chain(ceilings).map(|file| working_directory.join(file)));
+        paths.push(self.plugin_folder(folders, working_directory));
+        let plugins = self.values.plugins.keys();
+        paths.extend(plugins.filter_map(|name| self.plugin_path(name, folders, working_directory)));
         // If there is no ceiling yet, and no defaults, no tool can make them.
-        let system_folder = Path::new(super::SYSTEM_CEILING).parent().map(Path::to_owned);
-        let authorities = self.authorities(folders, working_directory);
-        let filter_rules = self.filter_rules_path(folders, working_directory);
+        paths.extend(Path::new(super::SYSTEM_CEILING).parent().map(Path::to_owned));
+        paths.extend(self.authorities(folders, working_directory));
+        paths.push(self.filter_rules_path(folders, working_directory));
         // A skill is read as an instruction of the user.
-        let skills = self.skill_folders(folders, working_directory);
-        let files = self
-            .file
-            .iter()
-            .chain(ceilings)
-            .map(|file| working_directory.join(file))
-            .chain([folder])
-            .chain(plugins)
-            .chain(system_folder)
-            .chain(authorities)
-            .chain([filter_rules])
-            .chain(skills)
-            .map(|path| OwnFolder { path, secret: false });
-        let secret_files = self.secrets().flat_map(|(table, name, secret)| {
+        paths.extend(self.skill_folders(folders, working_directory));
+
+        let mut own = folders.own();
+        own.extend(paths.into_iter().map(|path| OwnFolder { path, secret: false }));
+        for (table, name, secret) in self.secrets() {
             let key = format!("{table}.secrets.{}", super::dotted_name(name));
             match self.source_of(&key, &secret, folders, working_directory) {
-                SecretSource::File(path) => vec![OwnFolder { path, secret: true }],
+                SecretSource::File(path) => own.push(OwnFolder { path, secret: true }),
                 source => {
-                    let places = source.program_places().into_iter();
-                    places.map(|path| OwnFolder { path, secret: false }).collect()
+                    let programs = source.program_places().into_iter();
+                    own.extend(programs.map(|path| OwnFolder { path, secret: false }));
                 }
             }
-        });
-        folders.own().into_iter().chain(files).chain(secret_files).collect()
+        }
+        own
     }
 
-    /// The paths that no tool may change: [`own`](Self::own), and all links that lead there or to
-    /// paths that a rule denies. An exchanged link would choose another configuration, or lift the
-    /// denial, from the next start on.
+    /// Returns the paths that no tool may change: [`own`](Self::own), and all links that lead there
+    /// or to paths that a rule denies. An exchanged link would choose another configuration, or
+    /// lift the denial, from the next start on.
     pub fn protected(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
+        let own = self.own(folders, working_directory).into_iter();
+        let mut protected: Vec<OwnFolder> = own.flat_map(with_its_links).collect();
+
         let tools = &self.values.tools;
-        let denied = tools.policy.rules.iter().filter(|rule| rule.effect == PolicyEffect::Deny);
-        let links = denied
+        let denials = tools.policy.rules.iter().filter(|rule| rule.effect == PolicyEffect::Deny);
+        let globs = denials
             .flat_map(|rule| &rule.paths)
             .chain(&tools.file.deny_read)
-            .chain(&tools.file.deny_write)
-            .map(|glob| absolute(glob.as_str(), folders.home.as_deref()))
-            .filter(|glob| glob.starts_with('/'))
-            .map(|glob| OwnFolder { path: plain_part(&glob).0, secret: false })
-            // What the rule denies isn't Toolhold's own.
-            .flat_map(|denied| with_its_links(denied).skip(1));
-        let own = self.own(folders, working_directory);
-        own.into_iter().flat_map(with_its_links).chain(links).collect()
+            .chain(&tools.file.deny_write);
+        for glob in globs {
+            let absolute_glob = absolute(glob.as_str(), folders.home.as_deref());
+            if absolute_glob.starts_with('/') {
+                let (path, _) = split_plain_part(&absolute_glob);
+                // The denied path itself, which is the first, isn't Toolhold's own.
+                let links = with_its_links(OwnFolder { path, secret: false }).skip(1);
+                protected.extend(links);
+            }
+        }
+        protected
     }
 
-    /// The limits of one call of the plugin `name`.
+    /// Returns the limits of one call of the plugin `name`.
     pub fn plugin_limits(&self, name: &str) -> Limits {
         let all = self.values.tools.limits;
         self.values.plugins.get(name).map_or(all, |plugin| plugin.limits.over(all))
     }
 
-    /// The path rules for the directories `paths`. `denies` selects the globs of `deny_write` that
-    /// count.
+    /// Builds the path rules for the directories `paths`. `denies` selects the globs of
+    /// `deny_write` that apply.
     pub(super) fn file_policy(
         &self,
         key: &str,
@@ -246,16 +237,17 @@ impl Config {
             })?;
         let deny_write =
             self.path_globs("tools.file.deny_write", &file.deny_write, denies, &|glob| {
-                let mut all = spellings(glob, home);
+                let mut globs = spellings(glob, home);
                 for repository in &repositories {
-                    all.extend(of_repository(glob, repository));
+                    globs.extend(repository_globs(glob, repository));
                 }
-                all
+                globs
             })?;
         Ok(FileGrants { grants, deny_read, allow_read, deny_write })
     }
 
-    /// The paths whose changes by commands are saved. `None`: all.
+    /// Builds the globs of the paths whose changes by commands are saved. Returns `None` if the
+    /// changes of all paths are saved.
     ///
     /// # Errors
     ///
@@ -272,7 +264,8 @@ impl Config {
         Ok(Some(scope))
     }
 
-    /// The granted directories that don't exist and that calls go on without, each with its line.
+    /// Finds the granted directories that don't exist and that calls go on without. Each has its
+    /// line.
     pub fn missing_directories(&self, folders: &Folders, base: &Path) -> Vec<Problem> {
         let tools = &self.values.tools;
         let own = [
@@ -288,9 +281,8 @@ impl Config {
                 let written = expand(&allowed.path, base, folders);
                 let Err(error) = written.canonicalize() else { continue };
                 let source = self.source(&format!("{key}.{index}"));
-                if may_be_missing(&error, &source, &written, allowed, &paths, |path| {
-                    expand(path, base, folders)
-                }) {
+                let is_in_wider = is_in_wider_directory(allowed, &paths, base, folders);
+                if may_be_missing(&error, &source) && !is_in_wider {
                     let message = format!(
                         "{} doesn't exist, so nothing there is granted; create it, or remove the entry",
                         written.display()
@@ -302,18 +294,21 @@ impl Config {
         missing
     }
 
+    /// Parses globs of a list. `applies` selects globs, and `spell` returns the spellings of a
+    /// glob.
     fn path_globs(
         &self,
         key: &str,
         globs: &[PathGlob],
-        counts: &dyn Fn(&(usize, &PathGlob)) -> bool,
-        everywhere: &dyn Fn(&str) -> Vec<String>,
+        applies: &dyn Fn(&(usize, &PathGlob)) -> bool,
+        spell: &dyn Fn(&str) -> Vec<String>,
     ) -> Result<PathGlobs, Problems> {
         let mut patterns = Vec::new();
-        for (index, glob) in globs.iter().enumerate().filter(counts) {
+        for (index, glob) in globs.iter().enumerate().filter(applies) {
             let place = self.origin(&format!("{key}.{index}"));
-            let spelled = everywhere(glob.as_str()).into_iter();
-            patterns.extend(spelled.map(|pattern| (pattern, place.clone())));
+            for pattern in spell(glob.as_str()) {
+                patterns.push((pattern, place.clone()));
+            }
         }
         PathGlobs::new(patterns)
             .map_err(|error| Problems::from(Problem::new(self.source(key), error.to_string())))
@@ -332,56 +327,42 @@ impl Config {
             let element = format!("{key}.{index}");
             let source = self.source(&element);
             let written = expand(&allowed.path, base, folders);
+            let shown = written.display();
+            let is_for_commands = key == "tools.shell.allowed_paths"
+                && allowed.access == PathAccess::ReadWrite
+                && is_below(&allowed.path);
             let path = match resolve(&written) {
                 Ok(Resolved { real, link: None }) if real.is_dir() => real,
                 Ok(Resolved { real, link: Some(link) }) if real.is_dir() => {
-                    problems.push(Problem::new(
-                        source,
-                        format!(
-                            "{} leads through the link {} to {}. Links aren't granted, because a \
-                             tool can change them. Write the target of the link, or remove the \
-                             entry",
-                            written.display(),
-                            link.display(),
-                            real.display()
-                        ),
-                    ));
+                    let message = format!(
+                        "{shown} leads through the link {} to {}. Links aren't granted, because a \
+                         tool can change them. Write the target of the link, or remove the entry",
+                        link.display(),
+                        real.display()
+                    );
+                    problems.push(Problem::new(source, message));
                     continue;
                 }
                 // A writable directory below the working directory, for commands only. It is
                 // skipped because another working directory may not have it.
-                Err(_) | Ok(_)
-                    if key == "tools.shell.allowed_paths"
-                        && allowed.access == PathAccess::ReadWrite
-                        && is_below(&allowed.path) =>
-                {
-                    continue;
-                }
+                Err(_) | Ok(_) if is_for_commands => continue,
                 Err(error)
-                    if may_be_missing(&error, &source, &written, allowed, paths, |path| {
-                        expand(path, base, folders)
-                    }) =>
+                    if may_be_missing(&error, &source)
+                        && !is_in_wider_directory(allowed, paths, base, folders) =>
                 {
                     continue;
                 }
                 Ok(_) => {
-                    problems.push(Problem::new(
-                        source,
-                        format!(
-                            "{} is not a directory; grant the directory that contains it",
-                            written.display()
-                        ),
-                    ));
+                    let message =
+                        format!("{shown} is not a directory; grant the directory that contains it");
+                    problems.push(Problem::new(source, message));
                     continue;
                 }
                 Err(error) => {
-                    problems.push(Problem::new(
-                        source,
-                        format!(
-                            "{} can't be granted: {error}; create it, or remove the entry",
-                            written.display()
-                        ),
-                    ));
+                    let message = format!(
+                        "{shown} can't be granted: {error}; create it, or remove the entry"
+                    );
+                    problems.push(Problem::new(source, message));
                     continue;
                 }
             };
@@ -390,8 +371,8 @@ impl Config {
                 PathAccess::ReadWrite => Access::Write,
             };
             // A flag may widen a file's grant of the same directory. Within one source, the
-            // narrower grant counts.
-            grants.retain(|(known, from)| known.path != path || same_origin(from, &source));
+            // narrower grant applies.
+            grants.retain(|(known, from)| known.path != path || is_same_kind(from, &source));
             grants.push((Grant { path, access, place: self.origin(&element) }, source));
         }
         if problems.is_empty() {
@@ -402,30 +383,32 @@ impl Config {
     }
 }
 
-/// Whether calls go on without a granted directory that doesn't exist: a disk that isn't mounted
-/// ends nothing else. But if the directory would have less access than one that contains it, it
-/// would have more once somebody makes it. A flag was typed just now, so its mistake is told.
-fn may_be_missing(
-    error: &io::Error,
-    source: &Source,
-    written: &Path,
-    allowed: &AllowedPath,
-    all: &[AllowedPath],
-    expand: impl Fn(&str) -> PathBuf,
-) -> bool {
-    error.kind() == io::ErrorKind::NotFound
-        && !matches!(source, Source::Flag(_))
-        && !all
-            .iter()
-            .any(|outer| outer.access > allowed.access && written.starts_with(expand(&outer.path)))
+/// Checks whether calls may go on without a granted directory: a disk that isn't mounted ends
+/// nothing else. A flag was typed just now, so its mistake is reported.
+fn may_be_missing(error: &io::Error, source: &Source) -> bool {
+    error.kind() == io::ErrorKind::NotFound && !matches!(source, Source::Flag(_))
 }
 
-/// Whether globs of files leave no file out.
+/// Checks whether a directory is in another one of the list with more access. If such a directory
+/// is missing, it would have more access once somebody makes it.
+fn is_in_wider_directory(
+    allowed: &AllowedPath,
+    list: &[AllowedPath],
+    base: &Path,
+    folders: &Folders,
+) -> bool {
+    let path = expand(&allowed.path, base, folders);
+    let mut wider = list.iter().filter(|outer| outer.access > allowed.access);
+    wider.any(|outer| path.starts_with(expand(&outer.path, base, folders)))
+}
+
+/// Checks whether globs of files leave no file out.
 pub(super) fn is_everything(globs: &[PathGlob]) -> bool {
     globs.is_empty() || globs.iter().any(|glob| glob.as_str() == "**")
 }
 
-/// Whether a path, as it is written, is below the working directory and isn't that directory.
+/// Checks whether a path, as it is written, is below the working directory and isn't that
+/// directory.
 fn is_below(path: &str) -> bool {
     let path = Path::new(path);
     path.is_relative()
@@ -433,72 +416,77 @@ fn is_below(path: &str) -> bool {
         && path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
 }
 
-fn same_origin(a: &Source, b: &Source) -> bool {
+fn is_same_kind(a: &Source, b: &Source) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
 }
 
-/// The spellings of a glob that the rules compare. `~` is replaced. For a glob that begins at the
-/// root, a second spelling has the links in its plain part resolved, since the rules compare real
-/// paths: otherwise a denial of `/data/keys` would do nothing if `/data` is a link.
+/// Returns the spellings of a glob that the rules compare. `~` is replaced. For a glob that begins
+/// at the root, a second spelling has the links in its plain part resolved, since the rules compare
+/// real paths: otherwise a denial of `/data/keys` would do nothing if `/data` is a link.
 pub(super) fn spellings(glob: &str, home: Option<&Path>) -> Vec<String> {
     let glob = absolute(glob, home);
     if !glob.starts_with('/') {
         return vec![glob];
     }
-    let (plain, rest) = plain_part(&glob);
+    let (plain, pattern) = split_plain_part(&glob);
     let resolved = literal(real_or_given(&plain).to_string_lossy().trim_end_matches('/'));
-    let other = resolved + rest;
+    let other = resolved + pattern;
     if other == glob || other.is_empty() { vec![glob] } else { vec![glob, other] }
 }
 
-/// The further paths that a glob of `.git` denies where a repository, or a part of it that git
-/// would run, is elsewhere: the same part there, and the links and the file that lead there.
-fn of_repository(glob: &str, repository: &Repository) -> Vec<String> {
-    let inner = glob.strip_prefix("**/").unwrap_or(glob).strip_prefix(".git/");
-    let Some(inner) = inner else { return Vec::new() };
-    let mut all: Vec<String> = repository.names.iter().map(|name| literal_glob(name)).collect();
-    if !all.is_empty() {
-        all.push(format!("{}/{inner}", literal_glob(&repository.folder)));
+/// Returns the further globs that a glob of `.git` denies where a repository, or a part of it that
+/// git would run, is elsewhere: the same part there, and the links and the file that lead there.
+fn repository_globs(glob: &str, repository: &Repository) -> Vec<String> {
+    let Some(inner) = glob.strip_prefix("**/").unwrap_or(glob).strip_prefix(".git/") else {
+        return Vec::new();
+    };
+    let mut globs: Vec<String> = repository.names.iter().map(|name| literal_glob(name)).collect();
+    if !globs.is_empty() {
+        globs.push(format!("{}/{inner}", literal_glob(&repository.folder)));
     }
     for (name, real) in repository.parts() {
-        let rest = match inner.strip_prefix(name) {
-            Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,
+        // The part of the glob that is below this part of the repository.
+        let below = match inner.strip_prefix(name) {
+            Some(below) if below.is_empty() || below.starts_with('/') => below,
             _ if inner.starts_with('*') => "",
             _ => continue,
         };
         if real != repository.folder.join(name) {
-            all.push(literal_glob(real) + rest);
+            globs.push(literal_glob(real) + below);
         }
     }
-    all
+    globs
 }
 
-/// The glob of one path. Bytes that aren't UTF-8 match any text.
+/// Returns the glob of one path. Bytes that aren't UTF-8 match any text.
 fn literal_glob(path: &Path) -> String {
     literal(&path.to_string_lossy()).replace('\u{fffd}', "*")
 }
 
-/// A glob with the home in the place of its `~`.
+/// Replaces the `~` of a glob with the home.
 fn absolute(glob: &str, home: Option<&Path>) -> String {
     match (home, glob.strip_prefix('~')) {
-        (Some(home), Some(rest)) => format!("{}{rest}", literal(&home.to_string_lossy())),
+        (Some(home), Some(below)) => format!("{}{below}", literal(&home.to_string_lossy())),
         _ => glob.to_owned(),
     }
 }
 
-/// The path of the whole names at the begin of a glob that begins at the root, and the rest of it.
-fn plain_part(glob: &str) -> (PathBuf, &str) {
+/// Splits a glob that begins at the root into the path of its first names, which have no wildcard,
+/// and the rest with the slash before it.
+fn split_plain_part(glob: &str) -> (PathBuf, &str) {
     let mut plain = PathBuf::from("/");
-    let mut length = 0;
-    for name in glob.split('/').map_while(|name| Some((name, plain_name(name)?))) {
-        plain.push(name.1);
-        length += name.0.len() + 1;
+    let mut pattern = glob;
+    while let Some(below) = pattern.strip_prefix('/') {
+        let name = below.split('/').next().unwrap_or(below);
+        let Some(unescaped) = unescape_name(name) else { break };
+        plain.push(unescaped);
+        pattern = &below[name.len()..];
     }
-    (plain, &glob[length.saturating_sub(1).min(glob.len())..])
+    (plain, pattern)
 }
 
-/// A name without its escapes. `None`: it has a wildcard.
-fn plain_name(name: &str) -> Option<String> {
+/// Returns a name without its escapes, or `None` if it has a wildcard.
+fn unescape_name(name: &str) -> Option<String> {
     let mut plain = String::new();
     let mut letters = name.chars();
     while let Some(letter) = letters.next() {
@@ -525,7 +513,7 @@ mod tests {
             (r"/h[1]/w/**", "/", "/h[1]/w/**"),
             (r"/a\*/b", "/a*/b", ""),
         ] {
-            assert_eq!(plain_part(glob), (PathBuf::from(plain), rest), "{glob}");
+            assert_eq!(split_plain_part(glob), (PathBuf::from(plain), rest), "{glob}");
         }
     }
 }

@@ -7,10 +7,10 @@ use toolhold_contract::text::neutral_line;
 
 use super::Source;
 
-/// One thing that is wrong with the configuration.
+/// One problem of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it is.
+    /// The source of the problem.
     pub source: Source,
     /// The fault and the remedy.
     pub message: String,
@@ -19,7 +19,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem without an excerpt.
+    /// Makes a problem without an excerpt.
     pub fn new(source: Source, message: impl Into<String>) -> Self {
         Self { source, message: message.into(), excerpt: None }
     }
@@ -37,7 +37,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with the configuration, in the order of the sources. Never empty.
+/// All problems of a configuration, in the order of the sources. The list isn't empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 

@@ -2,7 +2,6 @@
 //! commands, plugins' programs and MCP servers, and their environment.
 
 use std::collections::BTreeMap;
-use std::iter;
 use std::path::{Component, Path, PathBuf};
 
 use toolhold_contract::HostError;
@@ -34,21 +33,21 @@ pub struct ProcessGrants {
     pub programs: Programs,
     /// Whether other programs may be started that would be allowed as commands of `bash`.
     pub judged: bool,
-    /// How many of them may outlive a call, in one session.
+    /// The number of programs that may outlive a call, in one session.
     pub services: u64,
-    /// Whether these may be programs that are not granted here, but allowed as commands of `bash`.
+    /// Whether such programs need no grant if they are allowed as commands of `bash`.
     pub judged_services: bool,
     /// Whether a shell may run commands.
     pub shell: bool,
-    /// Whether they reach the network. A plugin's processes never need approval for it.
+    /// Whether the processes reach the network. A plugin's processes never need approval for it.
     pub network: NetworkGrant,
-    /// How much of the sandbox is required.
+    /// The required part of the sandbox.
     pub sandbox: Sandbox,
-    /// Their limits.
+    /// The limits of the processes.
     pub limits: Limits,
-    /// All environment variables that they get.
+    /// All environment variables of the processes.
     pub environment: Vec<(String, String)>,
-    /// Their home directory, by its real path.
+    /// The home directory of the processes, by its real path.
     pub home: Option<PathBuf>,
     /// Data for advice after a failed command.
     pub context: ProcessContext,
@@ -59,9 +58,9 @@ pub struct ProcessGrants {
 pub struct ProcessContext {
     /// The table of the configuration that grants.
     pub table: OwnTable,
-    /// Whether it is the table of the shell.
+    /// Whether the table is that of the shell.
     pub shell: bool,
-    /// Whether they reach the network.
+    /// Whether the processes reach the network.
     pub network: NetworkGrant,
     /// The rules about files.
     pub rules: FileRules,
@@ -75,7 +74,7 @@ pub struct ProcessContext {
     pub used_presets: Vec<&'static str>,
     /// Paths of credentials. They need not exist.
     pub credentials: Vec<PathBuf>,
-    /// The names of their environment variables.
+    /// The names of the processes' environment variables.
     pub variables: Vec<String>,
     /// Environment variables that are granted by name.
     pub env: Vec<String>,
@@ -83,15 +82,16 @@ pub struct ProcessContext {
     pub home: Option<PathBuf>,
     /// The directory in which relative paths begin.
     pub directory: PathBuf,
-    /// Their limits.
+    /// The limits of the processes.
     pub limits: Limits,
-    /// Whether they run in a sandbox.
+    /// Whether the processes run in a sandbox.
     pub sandboxed: bool,
 }
 
 /// The keys of one table of the configuration about processes.
 struct ProcessTable<'t> {
-    table: String,
+    /// `tools.shell`, `plugins.NAME` or `mcp.servers.NAME`.
+    name: String,
     network: NetworkGrant,
     allowed: &'t [AllowedPath],
     env: &'t [VariableName],
@@ -112,9 +112,8 @@ const NO_HOME: &str = "/tmp";
 const USUAL: [&str; 5] = ["USER", "LOGNAME", "LANG", "LANGUAGE", "TZ"];
 
 impl Config {
-    /// The grants of the commands of the built-in shell. Empty if the shell is disabled.
-    ///
-    /// Makes missing caches of presets.
+    /// Builds the grants of the commands of the built-in shell. They are empty if the shell is
+    /// disabled. Makes missing caches of presets.
     ///
     /// # Errors
     ///
@@ -126,20 +125,20 @@ impl Config {
     ) -> Result<ProcessGrants, HostError> {
         let shell = &self.values.tools.shell;
         let files = self.shell_files(folders, working_directory)?;
-        let granted = ProcessTable {
-            table: "tools.shell".to_owned(),
+        let (_, allowed) = self.shell_paths();
+        let table = ProcessTable {
+            name: "tools.shell".to_owned(),
             network: shell.network,
-            allowed: &self.paths_of_shell().1,
+            allowed: &allowed,
             env: &shell.env,
             presets: &shell.presets,
         };
-        Ok(ProcessGrants {
-            shell: shell.enabled,
-            ..self.processes(files, &granted, folders, working_directory)
-        })
+        let mut grants = self.processes(files, &table, folders, working_directory);
+        grants.shell = shell.enabled;
+        Ok(grants)
     }
 
-    /// The files of the commands of the built-in shell.
+    /// Builds the path rules of the commands of the built-in shell.
     ///
     /// # Errors
     ///
@@ -149,12 +148,12 @@ impl Config {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<FileGrants, HostError> {
-        let (key, paths) = self.paths_of_shell();
+        let (key, paths) = self.shell_paths();
         self.process_files(key, &paths, folders, working_directory)
     }
 
-    /// The directories of the built-in shell, and the key that grants them.
-    fn paths_of_shell(&self) -> (&'static str, Vec<AllowedPath>) {
+    /// Returns the key that grants directories to the built-in shell, and the directories.
+    fn shell_paths(&self) -> (&'static str, Vec<AllowedPath>) {
         let shell = &self.values.tools.shell;
         if !shell.enabled {
             ("tools.shell.allowed_paths", Vec::new())
@@ -165,7 +164,8 @@ impl Config {
         }
     }
 
-    /// The template of a plugin's command. `None`: the plugin isn't run as a command.
+    /// Parses the template of a plugin's command. Returns `None` if the plugin isn't run as a
+    /// command.
     ///
     /// # Errors
     ///
@@ -179,13 +179,11 @@ impl Config {
                 ("description", plugin.description.is_empty()),
                 ("argument_descriptions", plugin.argument_descriptions.is_empty()),
             ];
-            return match keys.iter().find(|(_, is_empty)| !is_empty) {
-                Some((key, _)) => {
-                    let message = "this key is for commands: also set `command = true`".to_owned();
-                    Err(self.plugin_problem(name, key, message))
-                }
-                None => Ok(None),
+            let Some((key, _)) = keys.iter().find(|(_, is_empty)| !is_empty) else {
+                return Ok(None);
             };
+            let message = "this key is for commands: also set `command = true`".to_owned();
+            return Err(self.plugin_error(name, key, message));
         }
         let parts = plugin.arguments.iter().map(|part| match part {
             ArgumentPart::Word(word) => WrittenPart::Word(word),
@@ -193,17 +191,19 @@ impl Config {
         });
         let mut template =
             CommandTemplate::parse(parts, &plugin.stdin, &plugin.argument_descriptions)
-                .map_err(|error| self.plugin_problem(name, "arguments", error.to_string()))?;
-        template.description = Some(plugin.description.clone()).filter(|text| !text.is_empty());
+                .map_err(|error| self.plugin_error(name, "arguments", error.to_string()))?;
+        template.description =
+            if plugin.description.is_empty() { None } else { Some(plugin.description.clone()) };
         Ok(Some(template))
     }
 
-    fn plugin_problem(&self, plugin: &str, key: &str, message: String) -> HostError {
+    fn plugin_error(&self, plugin: &str, key: &str, message: String) -> HostError {
         let source = self.source(&format!("plugins.{plugin}.{key}"));
         HostError::from(Problems::from(Problem::new(source, message)))
     }
 
-    /// The grants of the processes of the plugin `name`. `None` if it may start no processes.
+    /// Builds the grants of the processes of the plugin `name`. Returns `None` if it may start no
+    /// processes.
     ///
     /// # Errors
     ///
@@ -214,13 +214,10 @@ impl Config {
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<Option<ProcessGrants>, HostError> {
-        let Some(plugin) =
-            self.values.plugins.get(name).filter(|plugin| {
-                plugin.shell || plugin.judged_programs || !plugin.programs.is_empty()
-            })
-        else {
+        let Some(plugin) = self.values.plugins.get(name) else { return Ok(None) };
+        if !plugin.shell && !plugin.judged_programs && plugin.programs.is_empty() {
             return Ok(None);
-        };
+        }
         let files = self.process_files(
             &format!("plugins.{name}.allowed_paths"),
             &plugin.allowed_paths,
@@ -234,23 +231,23 @@ impl Config {
         let programs = Programs::new(entries)
             .map_err(|error| Problems::from(Problem::new(self.source(&key), error.to_string())))?;
         let network = if plugin.network { NetworkGrant::Allow } else { NetworkGrant::Deny };
-        let granted = ProcessTable {
-            table: format!("plugins.{name}"),
+        let table = ProcessTable {
+            name: format!("plugins.{name}"),
             network,
             allowed: &plugin.allowed_paths,
             env: &plugin.env,
             presets: &self.values.tools.shell.presets,
         };
-        Ok(Some(ProcessGrants {
-            programs,
-            judged: plugin.judged_programs,
-            services: plugin.services.get(),
-            shell: plugin.shell,
-            ..self.processes(files, &granted, folders, working_directory)
-        }))
+        let mut grants = self.processes(files, &table, folders, working_directory);
+        grants.programs = programs;
+        grants.judged = plugin.judged_programs;
+        grants.services = plugin.services.get();
+        grants.shell = plugin.shell;
+        Ok(Some(grants))
     }
 
-    /// The grants of the server `name` of `[mcp.servers]`. `None`: there is no such server.
+    /// Builds the grants of the server `name` of `[mcp.servers]`. Returns `None` if there is no
+    /// such server.
     ///
     /// # Errors
     ///
@@ -262,22 +259,21 @@ impl Config {
         working_directory: &Path,
     ) -> Result<Option<ProcessGrants>, HostError> {
         let Some(server) = self.values.mcp.servers.get(name) else { return Ok(None) };
-        let table = format!("mcp.servers.{name}");
         let files = self.process_files(
-            &format!("{table}.allowed_paths"),
+            &format!("mcp.servers.{name}.allowed_paths"),
             &server.allowed_paths,
             folders,
             working_directory,
         )?;
         let network = if server.network { NetworkGrant::Allow } else { NetworkGrant::Deny };
-        let granted = ProcessTable {
-            table,
+        let table = ProcessTable {
+            name: format!("mcp.servers.{name}"),
             network,
             allowed: &server.allowed_paths,
             env: &server.env,
             presets: &server.presets,
         };
-        let mut grants = self.processes(files, &granted, folders, working_directory);
+        let mut grants = self.processes(files, &table, folders, working_directory);
         grants.sockets.clear();
         for (variable, value) in &server.variables {
             grants.environment.retain(|(known, _)| known != variable);
@@ -286,8 +282,8 @@ impl Config {
         Ok(Some(grants))
     }
 
-    /// The files of processes. The default of `deny_write` doesn't apply to them: git has to write
-    /// to most of its folder, and the sandbox protects the rest.
+    /// Builds the path rules of processes. The default of `deny_write` doesn't apply to them: git
+    /// has to write to most of its folder, and the sandbox protects the other parts.
     fn process_files(
         &self,
         key: &str,
@@ -304,10 +300,11 @@ impl Config {
         )
     }
 
+    /// Builds the grants that don't depend on the kind of the table: it grants no programs.
     fn processes(
         &self,
         files: FileGrants,
-        granted: &ProcessTable<'_>,
+        table: &ProcessTable<'_>,
         folders: &Folders,
         working_directory: &Path,
     ) -> ProcessGrants {
@@ -316,70 +313,68 @@ impl Config {
         let home =
             folders.home.as_ref().map(|home| home.canonicalize().unwrap_or_else(|_| home.clone()));
         let mut presets: Vec<&'static Preset> = Vec::new();
-        for preset in granted.presets.iter().filter_map(|name| name.preset()).flat_map(with_all) {
+        for preset in table.presets.iter().filter_map(|name| name.preset()).flat_map(with_all) {
             if !presets.iter().any(|known| known.name == preset.name) {
                 presets.push(preset);
             }
         }
-        let roots = home.as_deref().map(|home| Roots { home, variables: &variables });
-        let also: Vec<Tree> = roots
-            .iter()
-            .flat_map(|roots| presets.iter().flat_map(|preset| roots.trees(preset, unlinked)))
-            .collect();
-        let credentials = roots.iter().flat_map(Roots::credentials);
-        // Credentials in a directory that the operator grants explicitly are granted.
-        let also_hidden = credentials
-            .filter(|path| !files.grants.iter().any(|grant| path.starts_with(&grant.path)))
-            .collect();
-        let mut environment = environment(&variables, home.as_deref(), &presets, granted.env);
+        let mut environment = build_environment(&variables, home.as_deref(), &presets, table.env);
         let has_options = environment.iter().any(|(name, _)| name == LEAK_CHECK.0);
         if shell.sandbox != SandboxMode::Off && !has_options {
             environment.push((LEAK_CHECK.0.to_owned(), LEAK_CHECK.1.to_owned()));
         }
+
+        // Without a home, presets and credentials have no places.
+        let mut extra_trees: Vec<Tree> = Vec::new();
+        let mut hidden = Vec::new();
+        let mut other_presets = Vec::new();
+        let mut credentials = Vec::new();
+        if let Some(home) = home.as_deref() {
+            let roots = Roots { home, variables: &variables };
+            extra_trees.extend(presets.iter().flat_map(|preset| roots.trees(preset, unlinked)));
+            hidden.extend(roots.credentials());
+            // Credentials in a directory that the operator grants explicitly are granted.
+            hidden.retain(|path| !files.grants.iter().any(|grant| path.starts_with(&grant.path)));
+            other_presets = unused_places(&roots, &presets);
+            credentials.extend(CREDENTIALS.iter().filter_map(|place| roots.find(place)));
+        }
+
         let limits = Limits::from(shell.limits);
-        let rules = FileRules::new(files.grants.clone(), Vec::new());
+        let rules = FileRules::new(files.grants.clone(), Vec::new()).with_globs(
+            files.deny_read.clone(),
+            files.allow_read.clone(),
+            files.deny_write.clone(),
+        );
+        let used_presets = table.presets.iter().filter_map(|name| Some(name.preset()?.name));
         let context = ProcessContext {
-            table: self.own_table(&granted.table),
-            shell: granted.table == "tools.shell",
-            network: granted.network,
-            rules: rules.with_globs(
-                files.deny_read.clone(),
-                files.allow_read.clone(),
-                files.deny_write.clone(),
-            ),
-            allowed: granted.allowed.to_vec(),
-            also: also.clone(),
-            other_presets: places_of_others(roots.as_ref(), &presets),
-            used_presets: granted
-                .presets
-                .iter()
-                .filter_map(|name| Some(name.preset()?.name))
-                .collect(),
-            credentials: roots
-                .iter()
-                .flat_map(|roots| CREDENTIALS.iter().filter_map(|place| roots.find(place)))
-                .collect(),
+            table: self.own_table(&table.name),
+            shell: table.name == "tools.shell",
+            network: table.network,
+            rules,
+            allowed: table.allowed.to_vec(),
+            also: extra_trees.clone(),
+            other_presets,
+            used_presets: used_presets.collect(),
+            credentials,
             variables: environment.iter().map(|(name, _)| name.clone()).collect(),
-            env: granted.env.iter().map(|name| name.as_str().to_owned()).collect(),
+            env: table.env.iter().map(|name| name.as_str().to_owned()).collect(),
             home: home.clone(),
             directory: working_directory.to_owned(),
             limits,
             sandboxed: shell.sandbox != SandboxMode::Off,
         };
+        let sockets =
+            shell.sockets.iter().map(|path| without_parents(path, folders, working_directory));
         ProcessGrants {
-            extra_trees: also,
-            hidden: also_hidden,
-            sockets: shell
-                .sockets
-                .iter()
-                .map(|path| unresolved(path, folders, working_directory))
-                .collect(),
+            extra_trees,
+            hidden,
+            sockets: sockets.collect(),
             programs: Programs::default(),
             judged: false,
             services: 0,
             judged_services: false,
             shell: false,
-            network: granted.network,
+            network: table.network,
             sandbox: shell.sandbox.into(),
             limits,
             environment,
@@ -389,22 +384,14 @@ impl Config {
         }
     }
 
-    /// The places of presets that commands and MCP servers don't see, since a tool could exchange a
-    /// link on the way, each with the preset's line.
+    /// Finds the places of presets that commands and MCP servers don't see, since a tool could
+    /// exchange a link on the path. Each has the preset's line.
     pub fn linked_places(&self, folders: &Folders) -> Vec<Problem> {
         let Some(home) = folders.home.as_deref().map(real_or_given) else { return Vec::new() };
         let variables = self.variables();
         let roots = Roots { home: &home, variables: &variables };
-        let mut linked = Vec::new();
-        let of_shell = ("tools.shell".to_owned(), &self.values.tools.shell.presets);
-        let servers = self.values.mcp.servers.iter();
-        let of_servers =
-            servers.map(|(name, server)| (format!("mcp.servers.{name}"), &server.presets));
-        let presets = iter::once(of_shell).chain(of_servers).flat_map(|(table, presets)| {
-            let names = presets.iter().enumerate();
-            names.map(move |(index, name)| (format!("{table}.presets.{index}"), name))
-        });
-        for (key, name) in presets {
+        let mut problems = Vec::new();
+        for (key, name) in self.written_presets() {
             let places = name.preset().into_iter().flat_map(with_all).flat_map(Preset::places);
             for path in places.filter_map(|(place, _)| roots.find(place)) {
                 let Ok(Resolved { real, link: Some(link) }) = resolve(&path) else { continue };
@@ -415,13 +402,29 @@ impl Config {
                     real.display(),
                     link.display()
                 );
-                linked.push(Problem::new(self.source(&key), message));
+                problems.push(Problem::new(self.source(&key), message));
             }
         }
-        linked
+        problems
     }
 
-    /// The environment that the configuration was read with, without variables that aren't UTF-8.
+    /// Returns the presets of the shell and of MCP servers, each with its key.
+    fn written_presets(&self) -> Vec<(String, &PresetName)> {
+        let mut tables = vec![("tools.shell".to_owned(), &self.values.tools.shell.presets)];
+        for (name, server) in &self.values.mcp.servers {
+            tables.push((format!("mcp.servers.{name}"), &server.presets));
+        }
+        let mut presets = Vec::new();
+        for (table, names) in tables {
+            for (index, name) in names.iter().enumerate() {
+                presets.push((format!("{table}.presets.{index}"), name));
+            }
+        }
+        presets
+    }
+
+    /// Returns the environment that the configuration was read with, without variables that aren't
+    /// UTF-8.
     fn variables(&self) -> BTreeMap<String, String> {
         let variables = self.read_from.iter().flat_map(|(_, inputs)| &inputs.variables);
         variables
@@ -432,34 +435,33 @@ impl Config {
     }
 }
 
-/// The real path, if no link that a tool could exchange is on the way.
+/// Returns the real path, or `None` if a tool could exchange a link on the path.
 fn unlinked(place: &Path) -> Option<PathBuf> {
-    let Resolved { real, link } = resolve(place).ok()?;
-    link.is_none().then_some(real)
+    match resolve(place) {
+        Ok(Resolved { real, link: None }) => Some(real),
+        _ => None,
+    }
 }
 
-/// The existing places of the presets that aren't used, each with its preset's name.
-fn places_of_others(
-    roots: Option<&Roots<'_>>,
-    used: &[&'static Preset],
-) -> Vec<(&'static str, PathBuf)> {
-    let Some(roots) = roots else { return Vec::new() };
-    let mut found = Vec::new();
+/// Returns the existing places of the presets that aren't used, each with its preset's name.
+fn unused_places(roots: &Roots<'_>, used: &[&'static Preset]) -> Vec<(&'static str, PathBuf)> {
+    let mut unused = Vec::new();
     for preset in &PRESETS {
         if used.iter().all(|known| known.name != preset.name) {
             let places = preset.places().filter_map(|(place, _)| roots.find(place));
-            found.extend(places.map(|place| (preset.name, place)));
+            unused.extend(places.map(|place| (preset.name, place)));
         }
     }
-    found
+    unused
 }
 
-/// A path without `..`, by its spelling alone: links aren't resolved, since a command could put a
-/// link there.
-fn unresolved(path: &str, folders: &Folders, working_directory: &Path) -> PathBuf {
+/// Returns a path without `..`, by its spelling alone: links aren't resolved, since a command could
+/// put a link there.
+fn without_parents(path: &str, folders: &Folders, working_directory: &Path) -> PathBuf {
     let home = folders.home.as_deref().map(real_or_given);
+    let expanded = expand(path, working_directory, &Folders { home, ..folders.clone() });
     let mut plain = PathBuf::new();
-    for part in expand(path, working_directory, &Folders { home, ..folders.clone() }).components() {
+    for part in expanded.components() {
         if part == Component::ParentDir {
             plain.pop();
         } else {
@@ -469,35 +471,39 @@ fn unresolved(path: &str, folders: &Folders, working_directory: &Path) -> PathBu
     plain
 }
 
-/// The environment of processes. It starts empty, so that nothing is inherited by accident.
-fn environment(
+/// Builds the environment of processes. It starts empty, so that nothing is inherited by accident.
+fn build_environment(
     variables: &BTreeMap<String, String>,
     home: Option<&Path>,
     presets: &[&Preset],
     env: &[VariableName],
 ) -> Vec<(String, String)> {
+    let home = home.and_then(Path::to_str).unwrap_or(NO_HOME);
     let mut environment = BTreeMap::from(
-        [("PATH", USUAL_PATH), ("HOME", NO_HOME), ("SHELL", "/bin/bash"), ("TERM", "dumb")]
+        [("PATH", USUAL_PATH), ("HOME", home), ("SHELL", "/bin/bash"), ("TERM", "dumb")]
             .map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
-    if let Some(home) = home.and_then(Path::to_str) {
-        environment.insert("HOME".to_owned(), home.to_owned());
-    }
-    let mut names: Vec<&str> = vec!["PATH"];
-    names.extend_from_slice(&USUAL);
-    names.extend(variables.keys().map(String::as_str).filter(|name| name.starts_with("LC_")));
+
+    let mut usual_names = vec!["PATH"];
+    usual_names.extend(USUAL);
     for preset in presets {
-        names.extend_from_slice(&preset.variables().collect::<Vec<_>>());
+        usual_names.extend(preset.variables());
     }
-    for name in names {
+    let languages = variables.keys().map(String::as_str).filter(|name| name.starts_with("LC_"));
+    for name in usual_names.into_iter().chain(languages) {
+        let Some(value) = variables.get(name) else { continue };
         // A variable may look like a credential by its name or by its value, for example an address
         // with a password.
-        let taken =
-            variables.get(name).filter(|value| !value.is_empty() && is_harmless(name, value));
-        environment.extend(taken.map(|value| (name.to_owned(), value.clone())));
+        if !value.is_empty() && is_harmless(name, value) {
+            environment.insert(name.to_owned(), value.clone());
+        }
     }
-    let named = env.iter().filter_map(|name| variables.get_key_value(name.as_str()));
-    environment.extend(named.map(|(name, value)| (name.clone(), value.clone())));
+
+    for name in env {
+        if let Some(value) = variables.get(name.as_str()) {
+            environment.insert(name.as_str().to_owned(), value.clone());
+        }
+    }
     environment.into_iter().collect()
 }
 

@@ -17,12 +17,12 @@ use super::{Config, Folders, Problem, Problems, Project, ProjectTrust, Source, f
 /// The file in the data folder that lists the trusted files.
 const TRUSTED: &str = "trusted.json";
 
-/// Values in the file, including the elements of lists: enough for a project, and too few to slow
-/// down every start.
+/// Most values in the file, including the elements of lists: enough for a project, and too few to
+/// slow down every start.
 const MAX_VALUES: usize = 512;
 
 impl Project {
-    /// Lets the whole file count from now on, as long as its content stays the same.
+    /// Trusts the whole file from now on, as long as its content stays the same.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ pub fn add_trust(folders: &Folders, path: &Path, digest: &str) -> Result<(), Hos
     })
 }
 
-/// The trusted files: their [digests](Project::digest), by their real paths.
+/// Reads the list of trusted files: their [digests](Project::digest), by their real paths.
 ///
 /// # Errors
 ///
@@ -83,21 +83,18 @@ pub(super) struct Proposal {
     leaves: Vec<Leaf>,
 }
 
-/// Reads the file. `None` if it is missing or the same file as the user's, which was read already.
+/// Reads the file. Returns `None` if it is missing, or is the user's file, which was read already.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with it.
+/// All problems of the file.
 pub(super) fn read(
     working_directory: &Path,
     user_file: Option<(u64, u64)>,
 ) -> Result<Option<Proposal>, Vec<Problem>> {
     let path = working_directory.join("toolhold.toml");
-    let Some(file::Text { text, .. }) =
-        file::read_project(&path, user_file).map_err(|problem| vec![problem])?
-    else {
-        return Ok(None);
-    };
+    let file = file::read_project(&path, user_file).map_err(|problem| vec![problem])?;
+    let Some(file::Text { text, .. }) = file else { return Ok(None) };
     let (leaves, problems) = file::parse(&path, &text, MAX_VALUES);
     if !problems.is_empty() {
         return Err(problems);
@@ -107,11 +104,12 @@ pub(super) fn read(
     Ok(Some(Proposal { path, text, leaves }))
 }
 
-/// Decides which values of the file count. `base` is the operator's whole configuration.
+/// Decides which values of the file apply. `base` is the operator's whole configuration. Returns
+/// the file with its trust, and the values that apply.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with the file or with the list of trusted files.
+/// All problems of the file or of the list of trusted files.
 pub(super) fn apply(
     proposal: Proposal,
     base: &Config,
@@ -127,26 +125,25 @@ pub(super) fn apply(
         return Ok((project, narrowed.leaves));
     }
     let trusted = trusted(folders).map_err(|error| {
-        // An error here isn't a mistake in the project's file.
-        let why = if let HostError::Io { source, .. } = &error {
-            source.to_string()
-        } else {
-            error.to_string()
+        let message = match &error {
+            HostError::Io { source, .. } => source.to_string(),
+            other => other.to_string(),
         };
-        vec![Problem::new(Source::Path(folders.data.join(TRUSTED)), why)]
+        // The error isn't a mistake in the project's file.
+        vec![Problem::new(Source::Path(folders.data.join(TRUSTED)), message)]
     })?;
-    let known = project.path.to_str().and_then(|path| trusted.get(path));
-    project.standing = match known {
+    let trusted_digest = project.path.to_str().and_then(|path| trusted.get(path));
+    project.standing = match trusted_digest {
         None => ProjectTrust::Narrows,
-        Some(known) if *known == project.digest => ProjectTrust::Trusted,
+        Some(digest) if *digest == project.digest => ProjectTrust::Trusted,
         Some(_) => ProjectTrust::Changed,
     };
-    let counting = if project.standing == ProjectTrust::Trusted {
+    let applied = if project.standing == ProjectTrust::Trusted {
         narrow::trusted(&leaves, narrowed.leaves, base)
     } else {
         narrowed.leaves
     };
-    Ok((project, counting))
+    Ok((project, applied))
 }
 
 fn digest(text: &str, destinations: &[PathBuf]) -> String {

@@ -1,4 +1,5 @@
-//! Finds errors in a table of `[providers]`, in the keys that name one, and in `[index.qdrant]`.
+//! Finds errors in the tables of `[providers]`, in the keys that name such a table, and in
+//! `[index.qdrant]`.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +9,15 @@ use toolhold_policy::egress::Target;
 use super::loaded::is_provider_name;
 use super::{Config, Problem, ProviderSettings, Qdrant, VectorBackend, dotted_name};
 
-/// The lines that add a first provider of models, where none listens on this machine.
+/// The lines that add a first provider of models, if no provider listens on this machine.
 pub const FIRST_PROVIDER: &str =
     "[providers.anthropic]\nmodel = \"MODEL\"\nsecrets.key.env = \"ANTHROPIC_API_KEY\"";
 
-/// Characters of the beginning of a collection's name.
+/// Most characters of the beginning of a collection's name.
 const MAX_COLLECTION: usize = 64;
 
 impl Config {
-    /// Problems of the agent and its providers that can't be found in a single value.
+    /// Finds problems of the agent and its providers that can't be found in a single value.
     pub(super) fn provider_problems(&self) -> Vec<Problem> {
         let providers = &self.values.providers;
         let of_providers = providers.iter().filter_map(|(name, provider)| {
@@ -88,7 +89,7 @@ impl Config {
         Some(Problem::new(self.source_below(key), format!("[index.qdrant] {why}")))
     }
 
-    /// The keys of tools and plugins that name a model for vectors: table, key and name.
+    /// Returns the keys of tools and plugins that name a model for vectors: table, key and name.
     fn embeddings(&self) -> impl Iterator<Item = (String, &'static str, &String)> {
         let of_plugins =
             self.values.plugins.iter().map(|(name, plugin)| {
@@ -101,16 +102,16 @@ impl Config {
         of_plugins.chain(of_tools).map(|(table, name)| (table, "embeddings", name))
     }
 
-    /// The tables of `[providers]` that make vectors for tools and plugins.
+    /// Returns the names of the tables of `[providers]` that make vectors for tools and plugins.
     pub fn embedding_providers(&self) -> BTreeSet<&str> {
         let named = self.embeddings().map(|(.., name)| name.as_str());
         named.filter(|name| !name.is_empty()).collect()
     }
 }
 
-/// Finds an error in the keys of one provider.
+/// Finds an error in the keys of one provider. Returns a phrase after the name of its table.
 fn problem(name: &str, provider: &ProviderSettings) -> Option<String> {
-    // The other keys can stand in a file of their own. The first use says what is missing.
+    // The other keys can be in a file of their own. The first use says what is missing.
     let (_, base_url) = provider.place(name)?;
     if let Err(why) = Target::with_url(base_url) {
         return Some(format!("has a `base_url` that can't be used: {why}"));
@@ -122,12 +123,15 @@ fn problem(name: &str, provider: &ProviderSettings) -> Option<String> {
         return Some("has more than one secret; keep only one".to_owned());
     }
     let mut used: BTreeSet<String> = BTreeSet::new();
-    let placed = provider.secrets.values().map(|secret| {
-        // One without a header goes where the format has its key.
-        let name = secret.header.as_ref().map(|_| secret.placement().0);
-        name.unwrap_or_else(|| "the key of the format".to_owned())
+    let secrets = provider.secrets.values().map(|secret| {
+        if secret.header.is_some() {
+            secret.placement().0
+        } else {
+            // A secret without a header is sent in the place that the format has for its key.
+            "the key of the format".to_owned()
+        }
     });
     let written = provider.headers.keys().map(|name| name.to_ascii_lowercase());
-    let again = placed.chain(written).find(|name| !used.insert(name.clone()))?;
-    Some(format!("sets {} twice", neutral_line(&again)))
+    let duplicate = secrets.chain(written).find(|name| !used.insert(name.clone()))?;
+    Some(format!("sets {} twice", neutral_line(&duplicate)))
 }

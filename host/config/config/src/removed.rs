@@ -1,10 +1,11 @@
 //! Keys that were removed from the configuration; the error names the present way.
 
-/// The present way in the place of a removed key, by the key's path. `None`: it never was a key.
+/// Returns the present way in the place of a removed key, by the key's path. Returns `None` if
+/// there was no such key.
 pub(super) fn successor(path: &[String]) -> Option<String> {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     if let [table @ .., "secrets", _, key] = &path[..] {
-        return of_secret(table, key);
+        return secret_successor(table, key);
     }
     let successor = match path[..] {
         ["agent", "text_tools"] => "write `lenient_models = [\"*\"]` for \"lenient\"",
@@ -18,8 +19,8 @@ pub(super) fn successor(path: &[String]) -> Option<String> {
     Some(successor.to_owned())
 }
 
-/// The same for a key of a secret in `table`.
-fn of_secret(table: &[&str], key: &str) -> Option<String> {
+/// Returns the present way in the place of a removed key of a secret in `table`.
+fn secret_successor(table: &[&str], key: &str) -> Option<String> {
     if key == "keyring" {
         let command = ["secret-tool", "lookup", "service", "SERVICE", "account", "ACCOUNT"];
         return Some(format!("write `command = {command:?}`"));
@@ -34,7 +35,8 @@ fn of_secret(table: &[&str], key: &str) -> Option<String> {
         }
         _ => return None,
     };
-    ["hosts", "methods", "paths", "query"]
-        .contains(&key)
-        .then(|| format!("the secret is sent only to {server}; remove the key"))
+    if !["hosts", "methods", "paths", "query"].contains(&key) {
+        return None;
+    }
+    Some(format!("the secret is sent only to {server}; remove the key"))
 }

@@ -30,7 +30,7 @@ pub struct Renamed {
     pub source: Source,
 }
 
-/// One line for the person who wrote it.
+/// The text is one line for the person who wrote the key.
 impl fmt::Display for Renamed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -66,25 +66,28 @@ pub(super) fn rename(leaves: &mut [Leaf]) -> Vec<Problem> {
         }
         let leaf = &mut leaves[index];
         if old == ALLOW_NETWORK {
-            let Some(allow) = leaf.value.as_bool() else {
-                problems
-                    .push(Problem::new(source, format!("`{old}` takes `true` or `false`; `{new}` takes \"deny\", \"ask\" or \"allow\"")));
+            let Some(is_allowed) = leaf.value.as_bool() else {
+                let message = format!(
+                    "`{old}` takes `true` or `false`; `{new}` takes \"deny\", \"ask\" or \"allow\""
+                );
+                problems.push(Problem::new(source, message));
                 continue;
             };
-            leaf.value = toml::Value::String(if allow { "allow" } else { "deny" }.to_owned());
+            leaf.value = if is_allowed { "allow" } else { "deny" }.into();
         }
         leaf.sources = vec![source; path.len()];
-        (leaf.path, leaf.renamed) = (path, Some(old));
+        leaf.path = path;
+        leaf.renamed = Some(old);
     }
     problems
 }
 
-/// The new name of a key.
+/// Returns the new name of a key, or `None` if the key wasn't renamed.
 pub(super) fn new_name(old: &str) -> Option<&'static str> {
     KEYS.into_iter().find(|(name, _)| *name == old).map(|(_, new)| new)
 }
 
-/// The values that were written by an old name.
+/// Returns the values that were written by an old name.
 pub(super) fn renamed(leaves: &[Leaf]) -> Vec<Renamed> {
     let renamed = leaves.iter().filter_map(|leaf| {
         let (old, new) = KEYS.into_iter().find(|(old, _)| leaf.renamed == Some(*old))?;

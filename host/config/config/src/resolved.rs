@@ -1,4 +1,4 @@
-//! Where a path of the configuration really leads, and whether somebody else could change that.
+//! Resolves a path of the configuration, and tells whether a tool could change its target.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use toolhold_data_dir::Way;
 
 use super::Folders;
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Debug)]
 pub(super) struct Resolved {
     /// The real path.
@@ -16,7 +16,7 @@ pub(super) struct Resolved {
     pub(super) link: Option<PathBuf>,
 }
 
-/// Where a path of the configuration leads.
+/// Resolves a path of the configuration.
 ///
 /// # Errors
 ///
@@ -27,10 +27,10 @@ pub(super) fn resolve(written: &Path) -> io::Result<Resolved> {
     Ok(Resolved { real: way.real, link })
 }
 
-/// A path as it is written in a configuration, from `base` or the home.
+/// Makes a path that is written in a configuration absolute, from `base` or the home.
 pub(super) fn expand(path: &str, base: &Path, folders: &Folders) -> PathBuf {
     match (&folders.home, path.strip_prefix('~')) {
-        (Some(home), Some(rest)) => home.join(rest.trim_start_matches('/')),
+        (Some(home), Some(below)) => home.join(below.trim_start_matches('/')),
         _ => base.join(path),
     }
 }

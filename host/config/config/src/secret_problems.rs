@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 
 use toolhold_redaction::{self as redaction, Keys};
 
-use super::keys::dotted;
-use super::{Config, Problem, Secret, ServerSecret};
+use super::{Config, Problem, Secret, ServerSecret, dotted_name};
 
-/// Characters of a secret's name.
+/// Most characters of a secret's name.
 const MAX_NAME: usize = 64;
 
-/// Secrets of one table.
+/// Most secrets of one table.
 const MAX_SECRETS: usize = 64;
 
 impl Config {
-    /// The secrets of requests, each with its table (`tools.web` or `plugins.NAME`) and its name.
+    /// Returns the secrets of requests, each with its table (`tools.web` or `plugins.NAME`) and its
+    /// name.
     pub fn request_secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
         let secrets = self.values.tools.web.secrets.iter();
         let web = secrets.map(|(name, secret)| ("tools.web".to_owned(), name.as_str(), secret));
@@ -26,7 +26,7 @@ impl Config {
         }))
     }
 
-    /// Where every secret comes from, with its table (`tools.web`, `plugins.NAME`,
+    /// Returns the source of every secret, with its table (`tools.web`, `plugins.NAME`,
     /// `mcp.servers.NAME`, `mcp.servers.NAME.oauth`, `providers.NAME`, `index.qdrant` or
     /// `telemetry`) and its name.
     pub fn secrets(&self) -> impl Iterator<Item = (String, &str, ServerSecret)> {
@@ -51,27 +51,41 @@ impl Config {
             .chain(of_servers)
     }
 
-    /// Problems of secrets that can't be found in a single value.
+    /// Finds problems of secrets that can't be found in a single value.
     pub(super) fn secret_problems(&self) -> Vec<Problem> {
         let mut problems: Vec<Problem> = self
             .secrets()
             .flat_map(|(table, name, secret)| self.source_problems(&table, name, &secret))
             .collect();
-        let mut used = BTreeSet::new();
+        problems.extend(self.telemetry_problems());
+        problems.extend(self.request_secret_problems());
+        problems
+    }
+
+    /// Finds headers that two secrets of `[telemetry]` use.
+    fn telemetry_problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut headers = BTreeSet::new();
         for (name, secret) in &self.values.telemetry.secrets {
-            let header = secret.placement().0;
-            let key = format!("telemetry.secrets.{}", dotted(std::slice::from_ref(name)));
-            if !used.insert(header.clone()) {
+            let (header, _) = secret.placement();
+            if headers.contains(&header) {
+                let key = format!("telemetry.secrets.{}", dotted_name(name));
                 let message = format!(
                     "[{key}] and another secret use the header `{header}` in one request; name \
                      another `header`"
                 );
                 problems.push(Problem::new(self.source_below(&key), message));
             }
+            headers.insert(header);
         }
+        problems
+    }
+
+    fn request_secret_problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
         let mut seen: Vec<(String, &str, &Secret)> = Vec::new();
         for (table, name, secret) in self.request_secrets() {
-            let key = format!("{table}.secrets.{}", dotted(&[name.to_owned()]));
+            let key = format!("{table}.secrets.{}", dotted_name(name));
             let mut messages = Vec::new();
             if secret.hosts.is_empty() {
                 messages.push(format!(
@@ -83,13 +97,12 @@ impl Config {
                     "[{key}] puts the secret into a header and into the query; remove one of them"
                 ));
             }
-            let same_table = seen.iter().filter(|(known, ..)| *known == table);
+            let mut same_table = seen.iter().filter(|(known, ..)| *known == table);
             if same_table.clone().count() == MAX_SECRETS {
                 messages.push(format!("[{table}.secrets] has more than {MAX_SECRETS} secrets"));
             }
-            if let Some((_, other, _)) =
-                same_table.clone().find(|(_, _, other)| secret.conflicts_with(other))
-            {
+            let conflict = same_table.find(|(_, _, other)| secret.conflicts_with(other));
+            if let Some((_, other, _)) = conflict {
                 messages.push(format!(
                     "[{key}] and [{table}.secrets.{other}] could go to the same place of one \
                      request; make their `hosts`, `methods` or `paths` differ, or put one into \
@@ -104,14 +117,10 @@ impl Config {
         problems
     }
 
-    /// Problems of a secret's name and of where it comes from.
+    /// Finds problems of a secret's name and of its source.
     fn source_problems(&self, table: &str, name: &str, secret: &ServerSecret) -> Vec<Problem> {
-        let key = format!("{table}.secrets.{}", dotted(&[name.to_owned()]));
-        if name.is_empty()
-            || name.len() > MAX_NAME
-            || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
-            || redaction::text(name, Keys::Settings) != name
-        {
+        let key = format!("{table}.secrets.{}", dotted_name(name));
+        if !is_secret_name(name) {
             let message = format!(
                 "[{table}.secrets] has an invalid name: names are 1 to {MAX_NAME} of A-Z, a-z, 0-9, `-` and `_`"
             );
@@ -119,22 +128,18 @@ impl Config {
         }
         let mut problems = Vec::new();
         let sources: Vec<&str> = secret.sources().collect();
-        match sources[..] {
-            [_] => {}
-            [] => problems.push(Problem::new(
-                self.source_below(&key),
-                format!(
-                    "[{key}] names no source of the secret; write one of `env`, `file` and \
-                     `command`"
-                ),
-            )),
-            _ => problems.push(Problem::new(
-                self.source_below(&key),
-                format!("[{key}] has more than one source: {}; keep only one", sources.join(", ")),
-            )),
+        if sources.is_empty() {
+            let message = format!(
+                "[{key}] names no source of the secret; write one of `env`, `file` and `command`"
+            );
+            problems.push(Problem::new(self.source_below(&key), message));
+        } else if sources.len() > 1 {
+            let sources = sources.join(", ");
+            let message = format!("[{key}] has more than one source: {sources}; keep only one");
+            problems.push(Problem::new(self.source_below(&key), message));
         }
-        if let Some(name) = &secret.env
-            && redaction::text(name.as_str(), Keys::Settings) != name.as_str()
+        if let Some(variable) = &secret.env
+            && redaction::text(variable.as_str(), Keys::Settings) != variable.as_str()
         {
             let message = format!(
                 "[{key}] `env` takes the name of a variable; this value looks like a secret"
@@ -143,4 +148,12 @@ impl Config {
         }
         problems
     }
+}
+
+fn is_secret_name(name: &str) -> bool {
+    let has_valid_length = !name.is_empty() && name.len() <= MAX_NAME;
+    let has_valid_characters =
+        name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let looks_like_secret = redaction::text(name, Keys::Settings) != name;
+    has_valid_length && has_valid_characters && !looks_like_secret
 }

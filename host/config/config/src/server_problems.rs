@@ -9,7 +9,7 @@ use super::loaded::is_provider_name;
 use super::{Config, McpOauth, McpServer, Problem, dotted_name};
 
 impl Config {
-    /// Problems of servers that can't be found in a single value.
+    /// Finds problems of servers that can't be found in a single value.
     pub(super) fn server_problems(&self) -> Vec<Problem> {
         let servers = &self.values.mcp.servers;
         let problems = servers.iter().filter_map(|(name, server)| {
@@ -30,15 +30,18 @@ impl Config {
     }
 }
 
-/// Finds an error in the keys of one server.
+/// Finds an error in the keys of one server. Returns a phrase after the name of its table.
 fn problem(server: &McpServer) -> Option<String> {
-    let has_url = match (!server.command.is_empty(), !server.url.is_empty()) {
-        (true, true) => return Some("has both `command` and `url`; remove one of them".to_owned()),
-        // The other keys can stand in a file of their own. The approval says what is missing.
-        (false, false) => return None,
-        (_, has_url) => has_url,
-    };
-    let of_other = if has_url {
+    let has_command = !server.command.is_empty();
+    let has_url = !server.url.is_empty();
+    if has_command && has_url {
+        return Some("has both `command` and `url`; remove one of them".to_owned());
+    }
+    // The other keys can be in a file of their own. The approval says what is missing.
+    if !has_command && !has_url {
+        return None;
+    }
+    let keys_of_other_kind = if has_url {
         vec![
             ("args", server.args.is_empty()),
             ("allowed_paths", server.allowed_paths.is_empty()),
@@ -50,7 +53,7 @@ fn problem(server: &McpServer) -> Option<String> {
     } else {
         vec![("headers", server.headers.is_empty()), ("oauth", server.oauth == McpOauth::default())]
     };
-    if let Some((key, _)) = of_other.iter().find(|(_, is_absent)| !is_absent) {
+    if let Some((key, _)) = keys_of_other_kind.iter().find(|(_, is_absent)| !is_absent) {
         let (has, needs) = if has_url { ("url", "command") } else { ("command", "url") };
         return Some(format!("has `{has}`, and `{key}` is for servers with `{needs}`; remove it"));
     }
@@ -65,10 +68,10 @@ fn url_problem(server: &McpServer) -> Option<String> {
         return Some(why);
     }
     let mut used: BTreeSet<String> = BTreeSet::new();
-    let placed = server.secrets.values().map(|secret| secret.placement().0);
+    let secrets = server.secrets.values().map(|secret| secret.placement().0);
     let written = server.headers.keys().map(|name| name.to_ascii_lowercase());
-    let again = placed.chain(written).find(|name| !used.insert(name.clone()))?;
-    Some(format!("sets the header `{}` twice", neutral_line(&again)))
+    let duplicate = secrets.chain(written).find(|name| !used.insert(name.clone()))?;
+    Some(format!("sets the header `{}` twice", neutral_line(&duplicate)))
 }
 
 fn oauth_problem(oauth: &McpOauth) -> Option<String> {
@@ -79,7 +82,11 @@ fn oauth_problem(oauth: &McpOauth) -> Option<String> {
         Some(format!(
             "has the secret `{name}` in `oauth.secrets`, but no `oauth.client_id` that it belongs to"
         ))
-    } else if oauth.secrets.values().any(|it| it.header.is_some() || it.prefix.is_some()) {
+    } else if oauth
+        .secrets
+        .values()
+        .any(|secret| secret.header.is_some() || secret.prefix.is_some())
+    {
         Some(format!(
             "puts the secret `{name}` into a header, but the authorization server decides where a \
              secret of `oauth.secrets` goes; remove `header` and `prefix`"

@@ -12,16 +12,16 @@ use super::file::{self, Text};
 use super::inputs::ceiling_keys_path;
 use super::{Inputs, Problem, Source};
 
-/// Keys in the file of keys: the one that signs, and those that it replaces or that replace it.
+/// Most keys in the file of keys: the key that signs, and its predecessors and successors.
 const MAX_KEYS: usize = 16;
 
-/// Reads the organisation's ceiling, and the name of the key that signed it. `None` if it is
-/// missing. If there is a file of keys beside it, the ceiling has to exist and to be signed by one
-/// of them.
+/// Reads the organisation's ceiling. Returns its text and the name of the key that signed it, or
+/// `None` if the ceiling is missing. If there is a file of keys next to the ceiling, the ceiling
+/// has to exist, and one of these keys has to sign it.
 ///
 /// # Errors
 ///
-/// Why it can't be trusted, and what to do.
+/// The reason why the ceiling can't be trusted, and the remedy.
 pub(super) fn read(path: &Path) -> Result<Option<(Text, Option<String>)>, Problem> {
     let keys_path = ceiling_keys_path(path);
     let Some(keys) = file::read_ceiling(&keys_path)? else {
@@ -65,15 +65,14 @@ enum KeysError {
     Count(usize),
 }
 
-/// The keys in a file of minisign's form. Each further line is a further key.
+/// Parses the keys in a file of minisign's form. Each line that isn't a comment is a key.
 fn parse_keys(text: &str) -> Result<Vec<PublicKey>, KeysError> {
-    let keys = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with("untrusted comment:"))
-        .map(str::parse)
-        .collect::<Result<Vec<PublicKey>, _>>()
-        .map_err(KeysError::Key)?;
+    let mut keys: Vec<PublicKey> = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if !line.is_empty() && !line.starts_with("untrusted comment:") {
+            keys.push(line.parse().map_err(KeysError::Key)?);
+        }
+    }
     match keys.len() {
         0 => Err(KeysError::Empty),
         1..=MAX_KEYS => Ok(keys),
@@ -81,11 +80,11 @@ fn parse_keys(text: &str) -> Result<Vec<PublicKey>, KeysError> {
     }
 }
 
-/// The ceilings as they are on the disk: the same as before, or changed.
+/// The ceilings as they are on the disk, to find out whether they have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CeilingFiles(Vec<Option<FileState>>);
 
-/// Owner, mode, and the beginning of the contents.
+/// The owner, the mode, and the beginning of the contents.
 type FileState = (u32, u32, Vec<u8>);
 
 impl CeilingFiles {

@@ -15,19 +15,21 @@ const MAX_VARIABLES: usize = 64;
 const MAX_VARIABLE: usize = 4096;
 
 impl Config {
-    /// The folders of the user's skills, as they are written. They need not exist.
+    /// Returns the folders of the user's skills, as they are written. They need not exist.
     pub fn skill_folders(&self, folders: &Folders, working_directory: &Path) -> Vec<PathBuf> {
-        let written = self.values.skills.folders.iter().enumerate();
-        // Without a home, `~` would be a folder of the working directory.
-        let known = written.filter(|(_, path)| folders.home.is_some() || !path.starts_with('~'));
-        let paths = known.map(|(index, path)| {
+        let mut paths = Vec::new();
+        for (index, path) in self.values.skills.folders.iter().enumerate() {
+            // Without a home, `~` would be a folder of the working directory.
+            if folders.home.is_none() && path.starts_with('~') {
+                continue;
+            }
             let key = format!("skills.folders.{index}");
-            self.beside_its_source(&key, path, folders, working_directory)
-        });
-        paths.collect()
+            paths.push(self.beside_its_source(&key, path, folders, working_directory));
+        }
+        paths
     }
 
-    /// The rules for reading in these folders of skills: those of the file tools.
+    /// Returns the rules for reading in these folders of skills, with the globs of the file tools.
     ///
     /// # Errors
     ///
@@ -45,31 +47,35 @@ impl Config {
         Ok(rules.with_globs(deny_read, allow_read, deny_write))
     }
 
-    /// The grant of a folder of skills: it is read, and never written.
+    /// Returns the grant of a folder of skills, which is only read.
     pub fn grant_of_skills(&self, path: &Path) -> Grant {
         let place = self.origin("skills.folders");
         Grant { path: path.to_owned(), access: Access::Read, place }
     }
 
-    /// Variables that can't be set.
+    /// Finds the variables that can't be set.
     pub(super) fn skill_problems(&self) -> Vec<Problem> {
-        let skills = &self.values.skills.env;
-        let problems = skills.iter().flat_map(|(skill, variables)| {
+        let mut problems = Vec::new();
+        for (skill, variables) in &self.values.skills.env {
+            let mut messages = Vec::new();
+            if variables.len() > MAX_VARIABLES {
+                let count = variables.len();
+                messages.push(format!("has {count} variables; the limit is {MAX_VARIABLES}"));
+            }
+            messages
+                .extend(variables.iter().filter_map(|(name, value)| variable_problem(name, value)));
+
             let table = format!("skills.env.{}", dotted_name(skill));
-            let many = (variables.len() > MAX_VARIABLES).then(|| {
-                format!("has {} variables; the limit is {MAX_VARIABLES}", variables.len())
-            });
-            let wrong = variables.iter().filter_map(|(name, value)| variable_problem(name, value));
-            let problems = many.into_iter().chain(wrong).map(|message| {
-                let message = format!("[{table}] {message}");
-                Problem::new(self.source_below(&table), neutral_line(&message))
-            });
-            problems.collect::<Vec<_>>()
-        });
-        problems.collect()
+            for message in messages {
+                let line = neutral_line(&format!("[{table}] {message}"));
+                problems.push(Problem::new(self.source_below(&table), line));
+            }
+        }
+        problems
     }
 }
 
+/// Finds the fault of a variable. Returns a phrase after the name of its table.
 fn variable_problem(name: &str, value: &str) -> Option<String> {
     let shown = cut(name, 100);
     let size = name.len() + value.len();

@@ -28,7 +28,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// The place of the key `key`, for denials: it leads the operator to the line to change.
+    /// Describes the place of the key `key` for denials, so that the operator finds the line to
+    /// change.
     pub fn place(&self, key: &str) -> String {
         let table = key.rsplit_once('.').map_or("", |(table, _)| table);
         match self {
@@ -42,7 +43,7 @@ impl Source {
     }
 }
 
-/// For the head of a message and the comments of `toolhold config show`.
+/// The text for the head of a message and the comments of `toolhold config show`.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -8,27 +8,28 @@ use toolhold_policy::{Decision, Dependencies, Gate, Needs, OriginKind, Switches,
 use super::Config;
 
 impl Config {
-    /// The denial of the tools that the key `key`, which ends in `enabled`, disables.
+    /// Returns the denial of the tools that the key `key`, which ends in `enabled`, disables.
     pub fn disabled(&self, key: &str) -> Decision {
         let place = self.origin(key);
         let table = key.trim_end_matches(".enabled");
+        let remedy = place.remedy(|| match &place.kind {
+            // There is no line yet.
+            OriginKind::Default(_) => {
+                let lines = self.own_table(table).lines("enabled = true");
+                format!("To enable it, {lines}")
+            }
+            _ => "To enable it, set `enabled` to true there.".to_owned(),
+        });
         Decision {
             verdict: Verdict::Deny,
             gate: Gate::Switches,
             rule: Cow::Borrowed("enabled = false"),
-            remedy: place.remedy(|| match &place.kind {
-                // There is no line yet.
-                OriginKind::Default(_) => {
-                    let lines = self.own_table(table).lines("enabled = true");
-                    format!("To enable it, {lines}")
-                }
-                _ => "To enable it, set `enabled` to true there.".to_owned(),
-            }),
+            remedy,
             place: place.text,
         }
     }
 
-    /// Whether a table that switches a built-in plugin is enabled.
+    /// Checks whether a table that switches a built-in plugin is enabled.
     fn is_enabled(&self, table: &str) -> bool {
         let tools = &self.values.tools;
         match table {
@@ -43,70 +44,63 @@ impl Config {
         }
     }
 
-    /// The tools that are disabled.
+    /// Returns the denials of the tools that are disabled.
     pub fn switches(&self) -> Switches {
         let mut switches = Switches::default();
         if !self.values.tools.enabled {
             switches.all = Some(self.disabled("tools.enabled"));
         }
-        let all = BUILT_IN_PLUGINS
+        let plugins = &self.values.plugins;
+        let tables = BUILT_IN_PLUGINS
             .iter()
             .flat_map(|plugin| plugin.switches.iter().map(|table| (plugin.name, *table)));
-        for (builtin, table) in all.filter(|(_, table)| !self.is_enabled(table)) {
-            let replacing = self
-                .values
-                .plugins
-                .iter()
-                .filter(|(_, plugin)| plugin.replaces == builtin)
-                .map(|(name, _)| name.as_str());
-            let mut off = self.disabled(&format!("{table}.enabled"));
-            let table = table.strip_prefix("tools.").unwrap_or(builtin);
-            if self.ceilings.iter().any(|ceiling| ceiling.leaves_no_directory(table)) {
-                off.rule = Cow::Borrowed("allowed_paths: no directory is left");
+        for (builtin, table) in tables.filter(|(_, table)| !self.is_enabled(table)) {
+            let mut denial = self.disabled(&format!("{table}.enabled"));
+            let short_name = table.strip_prefix("tools.").unwrap_or(builtin);
+            if self.ceilings.iter().any(|ceiling| ceiling.leaves_no_directory(short_name)) {
+                denial.rule = Cow::Borrowed("allowed_paths: no directory is left");
             }
-            for name in replacing.chain([builtin]) {
-                switches.providers.insert(name.to_owned(), off.clone());
+            // The switch also disables the plugins that replace the built-in one.
+            for (name, _) in plugins.iter().filter(|(_, plugin)| plugin.replaces == builtin) {
+                switches.providers.insert(name.clone(), denial.clone());
             }
+            switches.providers.insert(builtin.to_owned(), denial);
         }
-        for name in
-            self.values.plugins.iter().filter(|(_, plugin)| !plugin.enabled).map(|(name, _)| name)
-        {
-            let off = self.disabled(&format!("plugins.{name}.enabled"));
-            switches.providers.insert(name.clone(), off);
+        for (name, _) in plugins.iter().filter(|(_, plugin)| !plugin.enabled) {
+            let denial = self.disabled(&format!("plugins.{name}.enabled"));
+            switches.providers.insert(name.clone(), denial);
         }
         switches
     }
 
-    /// Which tools are blocked by their dependencies. `None` if dependencies aren't enabled.
+    /// Builds the dependencies between tools. Returns `None` if dependencies aren't enabled.
     pub fn dependencies(&self) -> Option<Dependencies> {
         let table = &self.values.tools.dependencies;
         if !table.enabled {
             return None;
         }
         let needs = table.rules.iter().map(|(tool, rule)| {
-            let key = super::keys::dotted(
-                &["tools", "dependencies", "rules", tool, "requires"].map(str::to_owned),
-            );
+            let key = ["tools", "dependencies", "rules", tool, "requires"].map(str::to_owned);
             let needs = Needs {
                 requires: rule.requires.clone(),
                 prefers: rule.prefers.clone(),
-                place: self.place(&key),
+                place: self.place(&super::keys::dotted(&key)),
             };
             (tool.clone(), needs)
         });
         let always_on = table.always_on.iter().cloned().collect();
-        let (rules, cyclic) = Dependencies::new(
+        let (dependencies, cyclic) = Dependencies::new(
             needs.collect(),
             always_on,
             table.boost_per_dep.get(),
             table.max_total_boost.get(),
         );
         if !cyclic.is_empty() {
-            let cyclic = toolhold_contract::text::neutral_line(&cyclic.join("`, `"));
+            let names = toolhold_contract::text::neutral_line(&cyclic.join("`, `"));
             tracing::warn!(
-                "[tools.dependencies]: `{cyclic}` depend on themselves, so their `requires` is ignored"
+                "[tools.dependencies]: `{names}` depend on themselves, so their `requires` is ignored"
             );
         }
-        Some(rules)
+        Some(dependencies)
     }
 }

@@ -16,75 +16,76 @@ const MAX_FLAG: usize = 300;
 /// The bounds of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskBounds {
-    /// For [`Inputs::bounds`](super::Inputs::bounds).
+    /// The bounds for [`Inputs::bounds`](super::Inputs::bounds).
     pub texts: Vec<String>,
-    /// The dotted keys that allow more because of flags. The task goes without.
+    /// The dotted keys that allow more because of flags. The task doesn't get these values.
     pub by_flags: Vec<String>,
 }
 
 impl Config {
-    /// The limits of this configuration without its flags, for
-    /// [`Inputs::bounds`](super::Inputs::bounds) of a later one. The later one then allows no more,
-    /// whatever has been added to it meanwhile. Blocks.
+    /// Returns the limits of this configuration without its flags, for
+    /// [`Inputs::bounds`](super::Inputs::bounds) of a later configuration. The later configuration
+    /// then allows no more than this one, even if it has new values. Blocks.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] if it is too long, or isn't valid without the flags.
+    /// [`HostError::Config`] if the configuration is too long, or isn't valid without the flags.
     pub fn task_bounds(&self) -> Result<TaskBounds, HostError> {
-        let (Some((folders, inputs)), Some(without)) = (&self.read_from, self.without_flags()?)
+        let (Some((folders, inputs)), Some(without_flags)) =
+            (&self.read_from, self.without_flags()?)
         else {
             return Ok(TaskBounds { texts: self.bounds_with_flags()?, by_flags: Vec::new() });
         };
-        let without = without.bounds_with_flags()?;
-        // What flags take away stays away, so that both bound the task.
-        let both = Inputs { bounds: without, ..inputs.clone() };
-        let both = load(folders, &both).map_err(invalid)?;
-        let taken = both.ceilings.iter().flat_map(|ceiling| &ceiling.taken);
+        // Flags may also take away. So the task is bounded by the values with and without flags.
+        let bounds = without_flags.bounds_with_flags()?;
+        let inputs = Inputs { bounds, ..inputs.clone() };
+        let bounded = load(folders, &inputs).map_err(invalid)?;
+        let taken = bounded.ceilings.iter().flat_map(|ceiling| &ceiling.taken);
         let mut by_flags: Vec<String> = taken
             .filter(|taken| taken.source == Source::TaskBounds && taken.held != taken.wanted)
             .map(|taken| taken.key.clone())
             .collect();
         by_flags.sort();
         by_flags.dedup();
-        Ok(TaskBounds { texts: both.bounds_with_flags()?, by_flags })
+        Ok(TaskBounds { texts: bounded.bounds_with_flags()?, by_flags })
     }
 
-    /// This configuration without the flags that a task goes without. `None`: there are none.
-    /// Blocks.
+    /// Loads this configuration without the flags that don't apply to a task. Returns `None` if
+    /// there are no such flags. Blocks.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] if it isn't valid without them.
+    /// [`HostError::Config`] if the configuration isn't valid without the flags.
     pub fn without_flags(&self) -> Result<Option<Self>, HostError> {
         let Some((folders, inputs)) = &self.read_from else { return Ok(None) };
         if self.flags().is_empty() {
             return Ok(None);
         }
-        let settings = inputs.settings.iter().filter(|setting| is_lasting(setting));
-        let without =
-            Inputs { settings: settings.cloned().collect(), allow: Vec::new(), ..inputs.clone() };
-        load(folders, &without).map(Some).map_err(invalid)
+        let settings =
+            inputs.settings.iter().filter(|setting| applies_to_tasks(setting)).cloned().collect();
+        let without_flags = Inputs { settings, allow: Vec::new(), ..inputs.clone() };
+        load(folders, &without_flags).map(Some).map_err(invalid)
     }
 
-    /// The flags that a task goes without, for people: `--allow-read /data`, `--set tools.call`.
-    /// Values are left out, since one may be a secret.
+    /// Returns the flags that don't apply to a task, for people: `--allow-read /data`,
+    /// `--set tools.call`. Values are left out, since a value may be a secret.
     pub fn flags(&self) -> Vec<String> {
         let Some((_, inputs)) = &self.read_from else { return Vec::new() };
-        let allowed = inputs.allow.iter().map(|(path, access)| {
+        let mut flags = Vec::new();
+        for (path, access) in &inputs.allow {
             let flag = if *access == PathAccess::Read { "--allow-read" } else { "--allow" };
-            format!("{flag} {}", path.display())
-        });
-        let passing = inputs.settings.iter().filter(|setting| !is_lasting(setting));
-        let settings = passing.map(|setting| {
+            flags.push(format!("{flag} {}", path.display()));
+        }
+        for setting in inputs.settings.iter().filter(|setting| !applies_to_tasks(setting)) {
             let key = setting.split_once('=').map_or("", |(key, _)| key.trim());
-            format!("--set {key}")
-        });
-        allowed.chain(settings).map(|flag| neutral_line(cut(&flag, MAX_FLAG))).collect()
+            flags.push(format!("--set {key}"));
+        }
+        flags.iter().map(|flag| neutral_line(cut(flag, MAX_FLAG))).collect()
     }
 }
 
-/// Whether a setting of the command line applies to tasks too.
-fn is_lasting(setting: &str) -> bool {
+/// Checks whether a setting of the command line applies to tasks, too.
+fn applies_to_tasks(setting: &str) -> bool {
     setting.split_once('=').is_some_and(|(key, _)| key.trim() == ENABLED)
 }
 

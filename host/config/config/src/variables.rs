@@ -22,40 +22,44 @@ const OTHER: [&str; 6] = [
     "TOOLHOLD_PLUGINS_DIR",
 ];
 
-/// Parts of a key. No key has as many, and recursion can read this many.
+/// Most parts of a key: more than any key has, and few enough for recursion.
 const MAX_DEPTH: usize = 16;
 
-/// The keys that `variables` set.
+/// Parses the variables that set keys.
 pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> (Vec<Leaf>, Vec<Problem>) {
-    let ours: Vec<(&str, &OsStr)> = variables
+    let named: Vec<(&str, &OsStr)> = variables
         .iter()
         .filter_map(|(name, value)| Some((name.to_str()?, value.as_os_str())))
         .filter(|(name, _)| name.starts_with("TOOLHOLD_") && !OTHER.contains(name))
         .collect();
     let mut leaves = Vec::new();
     let mut problems = Vec::new();
-    if ours.is_empty() {
+    // The list of keys takes time, and most starts don't need it.
+    if named.is_empty() {
         return (leaves, problems);
     }
+
     let keys: Vec<&Key> = known().iter().filter(|key| !key.table && !key.in_list).collect();
-    for (name, value) in ours {
+    for (name, value) in named {
         let source = Source::Variable(name.to_owned());
-        let leaf = match (find(name, &keys), value.to_str()) {
-            (Some(path), Some(text)) => parse(path, text, &source),
-            (Some(_), None) => Err(vec![Problem::new(source, "its value is not UTF-8")]),
-            (None, _) => {
-                Err(vec![Problem::new(source, format!("unknown variable{}", advice(name, &keys)))])
-            }
+        let Some(path) = find_key(name, &keys) else {
+            let message = format!("unknown variable{}", advice(name, &keys));
+            problems.push(Problem::new(source, message));
+            continue;
         };
-        match leaf {
+        let Some(text) = value.to_str() else {
+            problems.push(Problem::new(source, "its value is not UTF-8"));
+            continue;
+        };
+        match parse(path, text, &source) {
             Ok(leaf) => leaves.push(leaf),
-            Err(found) => problems.extend(found),
+            Err(faults) => problems.extend(faults),
         }
     }
     (leaves, problems)
 }
 
-/// The key that a `--set key=value` sets.
+/// Parses the key and the value of a `--set key=value`.
 pub(super) fn from_setting(setting: &str) -> Result<Leaf, Vec<Problem>> {
     let source = Source::Flag(format!("--set {setting}"));
     let Some((key, text)) = setting.split_once('=') else {
@@ -63,32 +67,29 @@ pub(super) fn from_setting(setting: &str) -> Result<Leaf, Vec<Problem>> {
     };
     let path: Vec<String> = key.trim().split('.').map(str::to_owned).collect();
     if path.len() > MAX_DEPTH {
-        return Err(vec![Problem::new(
-            source,
-            format!("key has {} parts; the limit is {MAX_DEPTH}", path.len()),
-        )]);
+        let message = format!("key has {} parts; the limit is {MAX_DEPTH}", path.len());
+        return Err(vec![Problem::new(source, message)]);
     }
     parse(path, text, &source)
 }
 
-/// Reads `text` as TOML. If that doesn't fit the key, reads it as a string, or as a list of that
-/// one string.
+/// Parses `text` as TOML. If the value doesn't fit the key, takes the text as a string, or as a
+/// list of that one string.
 fn parse(path: Vec<String>, text: &str, source: &Source) -> Result<Leaf, Vec<Problem>> {
     let mut candidates = Vec::new();
     match ValueDeserializer::parse(text.trim()).and_then(Value::deserialize) {
         Ok(value) => candidates.push(value),
         // A broken list must not become a path with odd characters.
         Err(error) if text.trim_start().starts_with(['[', '{', '"', '\'']) => {
-            return Err(vec![Problem::new(
-                source.clone(),
-                format!("its value is not TOML: {}", error.message()),
-            )]);
+            let message = format!("its value is not TOML: {}", error.message());
+            return Err(vec![Problem::new(source.clone(), message)]);
         }
         Err(_) => {}
     }
     candidates.push(Value::String(text.to_owned()));
     candidates.push(Value::Array(vec![Value::String(text.to_owned())]));
-    let mut first = None;
+
+    let mut first_problems = None;
     for value in candidates {
         let mut leaf = Leaf::new(path.clone(), value, source);
         let renaming = rename(std::slice::from_mut(&mut leaf));
@@ -96,54 +97,53 @@ fn parse(path: Vec<String>, text: &str, source: &Source) -> Result<Leaf, Vec<Pro
         if problems.is_empty() {
             return Ok(leaf);
         }
-        first.get_or_insert(problems);
+        first_problems.get_or_insert(problems);
     }
-    Err(first.unwrap_or_default())
+    Err(first_problems.unwrap_or_default())
 }
 
-/// The key with the variable's name: its parts in capitals, joined by `_`. The name of a plugin may
-/// contain `-` but not `_`.
-fn find(name: &str, keys: &[&Key]) -> Option<Vec<String>> {
-    let named: Vec<(&Key, &str)> =
-        keys.iter().filter_map(|key| Some((*key, chosen(name, key)?))).collect();
+/// Finds the key with the variable's name: the key's parts in capitals, joined by `_`. The name of
+/// a plugin may contain `-` but not `_`.
+fn find_key(name: &str, keys: &[&Key]) -> Option<Vec<String>> {
+    let matches = keys.iter().filter_map(|key| Some((*key, chosen_name(name, key)?)));
     // `…_A_ALLOWED_PATHS` may end like several keys. The longest key leaves the shortest name.
-    let (key, chosen) = named.into_iter().min_by_key(|(_, chosen)| chosen.len())?;
-    let chosen = chosen.to_ascii_lowercase();
+    let (key, written) = matches.min_by_key(|(_, chosen)| chosen.len())?;
+    let mut chosen = written.to_ascii_lowercase();
     // Names of tools contain `_`, and names of plugins contain `-`.
-    let chosen = if key.path[0] == "plugins" { chosen.replace('_', "-") } else { chosen };
-    Some(
-        key.path
-            .iter()
-            .map(|part| if part == "*" { chosen.clone() } else { part.clone() })
-            .collect(),
-    )
+    if key.path[0] == "plugins" {
+        chosen = chosen.replace('_', "-");
+    }
+    let parts = key.path.iter().map(|part| if part == "*" { &chosen } else { part });
+    Some(parts.cloned().collect())
 }
 
-/// The part of `name` for the key's `*`, or an empty text if the key has no `*`. `None` if `name`
-/// is another key.
-fn chosen<'a>(name: &'a str, key: &Key) -> Option<&'a str> {
-    let pattern = pattern(key);
+/// Returns the part of a variable's name for the key's `*`, or an empty string if the key has no
+/// `*`. Returns `None` if the name is that of another key.
+fn chosen_name<'a>(name: &'a str, key: &Key) -> Option<&'a str> {
+    let pattern = variable_pattern(key);
     match pattern.split_once('*') {
         Some((before, after)) => {
-            name.strip_prefix(before)?.strip_suffix(after).filter(|chosen| !chosen.is_empty())
+            let chosen = name.strip_prefix(before)?.strip_suffix(after)?;
+            if chosen.is_empty() { None } else { Some(chosen) }
         }
-        None => (name == pattern).then_some(""),
+        None if name == pattern => Some(""),
+        None => None,
     }
 }
 
-/// Advice about a variable that names a key of another agent. `None`: it names none.
+/// Returns advice about a variable that names a key of another agent, or `None` if it doesn't.
 fn foreign_advice(name: &str) -> Option<String> {
     let key = crate::migration::keys_instead()
-        .find(|key| name == format!("TOOLHOLD_{}", capitals(&key.old.replace('.', "_"))))?;
+        .find(|key| name == format!("TOOLHOLD_{}", in_capitals(&key.old.replace('.', "_"))))?;
     let path: Vec<String> = key.old.split('.').map(str::to_owned).collect();
     crate::migration::advice(&path)
 }
 
-fn pattern(key: &Key) -> String {
-    format!("TOOLHOLD_{}", capitals(&key.path.join("_")))
+fn variable_pattern(key: &Key) -> String {
+    format!("TOOLHOLD_{}", in_capitals(&key.path.join("_")))
 }
 
-fn capitals(text: &str) -> String {
+fn in_capitals(text: &str) -> String {
     text.to_ascii_uppercase().replace('-', "_")
 }
 
@@ -151,10 +151,11 @@ fn advice(name: &str, keys: &[&Key]) -> String {
     if let Some(advice) = foreign_advice(name) {
         return format!("; {advice}");
     }
-    let mut names: Vec<String> = keys.iter().map(|key| pattern(key).replace('*', "NAME")).collect();
+    let mut names: Vec<String> =
+        keys.iter().map(|key| variable_pattern(key).replace('*', "NAME")).collect();
     names.extend(OTHER.iter().map(|other| (*other).to_owned()));
     match nearest(name, names.iter().map(String::as_str)) {
-        Some(near) => format!("; did you mean {near}?"),
+        Some(similar) => format!("; did you mean {similar}?"),
         None => {
             "; the names are the keys in capitals, as in TOOLHOLD_TOOLS_FILE_ALLOWED_PATHS (`toolhold config schema` lists the keys)".to_owned()
         }

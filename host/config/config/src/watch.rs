@@ -40,8 +40,8 @@ impl ConfigWatch {
         Ok(watch)
     }
 
-    /// Watches the folders of the files, and those that links lead to. A folder that doesn't exist
-    /// is waited for in the nearest one that does.
+    /// Watches the folders of the files, and the folders that links lead to. For a missing folder,
+    /// the nearest existing folder above is watched.
     fn renew(&self) {
         let real = self.files.iter().filter_map(|file| file.canonicalize().ok());
         for file in self.files.iter().cloned().chain(real) {
@@ -63,7 +63,7 @@ impl ConfigWatch {
         self.files.iter().chain(&approvals).map(|file| stamp(file)).collect()
     }
 
-    /// Waits until a file is another one, or has other contents. Blocks.
+    /// Waits until a file is replaced, or its contents change. Blocks.
     ///
     /// # Errors
     ///
@@ -77,11 +77,11 @@ impl ConfigWatch {
                 continue;
             }
             // A file that is being written may hold only the beginning of its rules.
-            let end = Instant::now() + MAX_DELAY;
+            let deadline = Instant::now() + MAX_DELAY;
             loop {
                 std::thread::sleep(QUIET);
                 let later = self.read_stamps();
-                if later == stamps || Instant::now() >= end {
+                if later == stamps || Instant::now() >= deadline {
                     break;
                 }
                 stamps = later;
@@ -98,11 +98,12 @@ fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// The stamp of a file. A folder counts as missing: while a command runs, an empty one keeps it
-/// from making a `toolhold.toml`, which is no change of the configuration.
+/// Returns the stamp of a file, or `None` if it is missing. A folder is taken as missing: while a
+/// command runs, an empty folder keeps the command from making a `toolhold.toml`, which is no
+/// change of the configuration.
 fn stamp(path: &Path) -> Option<FileStamp> {
-    let metadata = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
-    Some(FileStamp::from(&metadata))
+    let metadata = path.metadata().ok()?;
+    if metadata.is_file() { Some(FileStamp::from(&metadata)) } else { None }
 }
 
 #[cfg(test)]

@@ -250,7 +250,8 @@ pub(super) const AUTO_APPROVE: &str = "autonomy.auto_approve";
 /// Tools that always ask.
 pub(super) const ALWAYS_ASK: &str = "autonomy.always_ask";
 
-/// The key in the place of a foreign one, or the reason why there is none.
+/// Returns the key in the place of a foreign key, or the reason why there is no such key. Returns
+/// `None` if the path isn't that of a foreign key.
 pub(super) fn instead(path: &[String]) -> Option<Instead> {
     KEYS.iter().find(|(pattern, _)| fits(path, pattern)).map(|(_, instead)| *instead)
 }
@@ -270,7 +271,7 @@ fn fits(path: &[String], pattern: &str) -> bool {
     names.next().is_none()
 }
 
-/// Advice about a foreign key. `None` if it is none.
+/// Returns advice about a foreign key, or `None` if the path isn't that of a foreign key.
 pub fn advice(path: &[String]) -> Option<String> {
     Some(match instead(path)? {
         Key(key, line, _) => {

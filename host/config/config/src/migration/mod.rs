@@ -3,9 +3,7 @@
 
 mod foreign;
 
-use toml_edit::{
-    Array, ArrayOfTables, DocumentMut, InlineTable, Item, Key, Table, TableLike, TomlError, Value,
-};
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Key, Table, TableLike, TomlError, Value};
 
 use foreign::{ALWAYS_ASK, AUTO_APPROVE, Form, Instead, instead};
 
@@ -94,28 +92,30 @@ pub struct KnownKeys<'a> {
 pub struct WrongValue {
     /// Its key.
     pub path: Vec<String>,
-    /// Its number in the list, if only that element is wrong.
+    /// The number of the element in the list, if only that element is wrong.
     pub element: Option<usize>,
-    /// How it is shown.
+    /// The value as messages show it.
     pub shown: String,
-    /// Why it is wrong.
+    /// The reason why the value is wrong.
     pub why: String,
 }
 
 impl Migration {
-    /// Leaves values out. Of one list, the last element comes first. Returns whether there were
-    /// any.
+    /// Leaves values out. Of one list, the last element has to come first. Returns whether a value
+    /// was removed.
     pub fn leave_out(&mut self, wrong: Vec<WrongValue>) -> bool {
         let Ok(mut document) = self.after.parse::<DocumentMut>() else { return false };
-        let mut removed = false;
+        let mut has_removed = false;
         for value in wrong {
-            removed |= remove(document.as_table_mut(), &value.path, value.element);
+            if remove(document.as_table_mut(), &value.path, value.element) {
+                has_removed = true;
+            }
             self.left_out.push((value.shown, value.why));
         }
         prune(document.as_table_mut());
         self.after = document.to_string();
         self.keep_head();
-        removed
+        has_removed
     }
 
     fn keep_head(&mut self) {
@@ -126,7 +126,7 @@ impl Migration {
     }
 }
 
-/// The comment at the beginning of a text, which is about the whole file.
+/// Returns the comment at the beginning of a text, which is about the whole file.
 fn head(text: &str) -> &str {
     let length = text
         .split_inclusive('\n')
@@ -148,11 +148,11 @@ pub fn rewrite(text: &str, known: &KnownKeys<'_>) -> Result<Migration, TomlError
     collect(root, &mut Vec::new(), &mut keys);
     let mut moved = Vec::new();
     let mut left_out = Vec::new();
-    let inactive =
-        get(root, &["tools", "policy", "enabled"]).and_then(Item::as_bool) == Some(false);
+    let policy_switch = get(root, &["tools", "policy", "enabled"]);
+    let is_policy_off = policy_switch.and_then(Item::as_bool) == Some(false);
     for old in keys {
         let mut reasons = Vec::new();
-        if inactive && (known.dotted)(&old) == "tools.policy.rules" {
+        if is_policy_off && (known.dotted)(&old) == "tools.policy.rules" {
             take(root, &old);
             let why = "`tools.policy.enabled` was `false`, so the rules were not in use";
             reasons.push(why.to_owned());
@@ -168,7 +168,7 @@ pub fn rewrite(text: &str, known: &KnownKeys<'_>) -> Result<Migration, TomlError
     Ok(migration)
 }
 
-/// Gives a key its place. `reasons`: why its value isn't kept, or only in part.
+/// Gives a key its place. `reasons` gets the reasons why its value isn't kept, or only in part.
 fn place_key(
     root: &mut Table,
     old: &[String],
@@ -232,7 +232,7 @@ fn keep(root: &mut Table, key: &[String], reasons: &mut Vec<String>) {
     }
 }
 
-/// Moves a value to another key. `form`: `None` for `allow_network`, whose words are its own.
+/// Moves a value to another key. `form` is `None` for `allow_network`, which has its own words.
 fn shift(
     root: &mut Table,
     old: &[String],
@@ -296,20 +296,15 @@ fn permissions(root: &mut Table, tools: &Item, action: &str, reasons: &mut Vec<S
         rule.insert("pattern", "*".into());
         rule.insert("action", action.into());
         let list = table.entry(name).or_insert(Item::Value(Array::new().into()));
-        // The first that matches decides, and a question is stricter.
+        // The first rule that matches decides, so the stricter rule, which asks, comes first.
         if let Some(list) = list.as_array_mut() {
-            list.insert(if action == "ask" { 0 } else { list.len() }, rule);
+            let index = if action == "ask" { 0 } else { list.len() };
+            list.insert(index, rule);
         } else if let Some(list) = list.as_array_of_tables_mut() {
-            let mut all = ArrayOfTables::new();
-            let new = rule.into_table();
-            let (before, after) =
-                if action == "ask" { (Some(new), None) } else { (None, Some(new)) };
-            before
-                .into_iter()
-                .chain(list.iter().cloned())
-                .chain(after)
-                .for_each(|rule| all.push(rule));
-            *list = all;
+            let mut rules: Vec<Table> = list.iter().cloned().collect();
+            let index = if action == "ask" { 0 } else { rules.len() };
+            rules.insert(index, rule.into_table());
+            *list = rules.into_iter().collect();
         }
     }
     if !unknown.is_empty() {
@@ -332,7 +327,7 @@ enum ConvertError {
     Autonomy,
 }
 
-/// The value in its new form. `None`: there is nothing to write.
+/// Converts a value to its new form. Returns `None` if there is nothing to write.
 fn convert(
     value: &Value,
     form: Form,
@@ -381,11 +376,10 @@ fn convert(
                     continue;
                 }
                 domains.push(domain);
-                // There, a name includes those below it.
-                if !domain.starts_with('*')
-                    && domain.parse::<std::net::IpAddr>().is_err()
-                    && domain.contains('.')
-                {
+                // In the other agent's file, a name includes the names below it.
+                let is_address = domain.parse::<std::net::IpAddr>().is_ok();
+                let is_name = domain.contains('.') && !domain.starts_with('*');
+                if is_name && !is_address {
                     domains.push(format!("*.{domain}"));
                 }
             }
@@ -397,9 +391,8 @@ fn convert(
         Form::Directories => std::iter::once(".").chain(texts(value)?).collect::<Array>().into(),
         Form::Denied => {
             let all = texts(value)?.into_iter();
-            let (system, paths): (Vec<&str>, Vec<&str>) = all.partition(|path| {
-                SYSTEM.contains(path) || path.starts_with("/tmp") && path.len() < 6
-            });
+            let (system, paths): (Vec<&str>, Vec<&str>) =
+                all.partition(|path| SYSTEM.contains(path) || is_temporary_folder(path));
             if !system.is_empty() {
                 reasons.push(format!(
                     "these paths are closed unless you grant them, except that commands can read \
@@ -415,8 +408,16 @@ fn convert(
     }))
 }
 
+/// Checks whether a path is `/tmp`, or `/tmp/` and the like.
+fn is_temporary_folder(path: &str) -> bool {
+    path.starts_with("/tmp") && path.len() < 6
+}
+
 fn number(value: &Value) -> Result<i64, ConvertError> {
-    value.as_integer().filter(|number| *number >= 0).ok_or(ConvertError::Number)
+    match value.as_integer() {
+        Some(number) if number >= 0 => Ok(number),
+        _ => Err(ConvertError::Number),
+    }
 }
 
 fn texts(value: &Value) -> Result<Vec<&str>, ConvertError> {
@@ -424,14 +425,14 @@ fn texts(value: &Value) -> Result<Vec<&str>, ConvertError> {
     list.iter().map(|item| item.as_str().ok_or(ConvertError::Texts)).collect()
 }
 
-/// Replaces a value, and keeps the comment behind it.
+/// Replaces a value, and keeps the comment after it.
 fn replace(value: &mut Value, new: impl Into<Value>) {
     let decor = value.decor().clone();
     *value = new.into();
     *value.decor_mut() = decor;
 }
 
-/// The paths of all values, in the order of the file.
+/// Collects the paths of all values, in the order of the file.
 fn collect(table: &dyn TableLike, path: &mut Vec<String>, keys: &mut Vec<Vec<String>>) {
     for (name, item) in table.iter() {
         path.push(name.to_owned());
@@ -453,7 +454,7 @@ fn get_mut<'a>(root: &'a mut Table, path: &[&str]) -> Option<&'a mut Item> {
     rest.iter().try_fold(root.get_mut(first)?, |item, part| item.as_table_like_mut()?.get_mut(part))
 }
 
-/// Takes a value out, with its key, which has its comments.
+/// Removes a value, and returns it with its key, which has the comments of the value.
 fn take(root: &mut Table, path: &[String]) -> Option<(Key, Item)> {
     let (name, tables) = path.split_last()?;
     let parts: Vec<&str> = tables.iter().map(String::as_str).collect();
@@ -465,27 +466,32 @@ fn take(root: &mut Table, path: &[String]) -> Option<(Key, Item)> {
     Some((key, table.remove(name)?))
 }
 
-/// Removes a value, or one element of a list.
-fn remove(root: &mut Table, path: &[String], at: Option<usize>) -> bool {
-    let Some(at) = at else { return take(root, path).is_some() };
+/// Removes a value, or one element of a list. Returns whether it was there.
+fn remove(root: &mut Table, path: &[String], element: Option<usize>) -> bool {
+    let Some(index) = element else { return take(root, path).is_some() };
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
-    match get_mut(root, &parts) {
-        Some(Item::ArrayOfTables(list)) if at < list.len() => drop(list.remove(at)),
-        Some(item) => match item.as_array_mut() {
-            Some(list) if at < list.len() => drop(list.remove(at)),
-            _ => return false,
-        },
-        None => return false,
+    let Some(item) = get_mut(root, &parts) else { return false };
+    if let Some(list) = item.as_array_of_tables_mut()
+        && index < list.len()
+    {
+        list.remove(index);
+        return true;
     }
-    true
+    if let Some(list) = item.as_array_mut()
+        && index < list.len()
+    {
+        list.remove(index);
+        return true;
+    }
+    false
 }
 
-/// The table at a path, which is made if it is missing.
+/// Returns the table at a path. Adds the table if it is missing.
 fn tables_of<'a>(root: &'a mut Table, path: &[&str]) -> Option<&'a mut dyn TableLike> {
     let mut table: &mut dyn TableLike = root;
-    for (at, name) in path.iter().enumerate() {
+    for (index, name) in path.iter().enumerate() {
         let mut missing = Table::new();
-        missing.set_implicit(at + 1 < path.len());
+        missing.set_implicit(index + 1 < path.len());
         table = table.entry(name).or_insert(Item::Table(missing)).as_table_like_mut()?;
     }
     Some(table)
@@ -496,17 +502,15 @@ fn prune(table: &mut dyn TableLike) {
     let names: Vec<String> = table.iter().map(|(name, _)| name.to_owned()).collect();
     for name in names {
         let Some(item) = table.get_mut(&name) else { continue };
-        let empty = match item {
-            Item::ArrayOfTables(list) => list.is_empty(),
-            item => match item.as_table_like_mut() {
-                Some(below) => {
-                    prune(below);
-                    below.is_empty()
-                }
-                None => false,
-            },
+        let is_empty = if let Some(list) = item.as_array_of_tables() {
+            list.is_empty()
+        } else if let Some(below) = item.as_table_like_mut() {
+            prune(below);
+            below.is_empty()
+        } else {
+            false
         };
-        if empty {
+        if is_empty {
             table.remove(&name);
         }
     }

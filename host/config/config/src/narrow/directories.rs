@@ -12,53 +12,55 @@ use super::super::{AllowedPath, FileTools, PathAccess, Problem, Source};
 use super::{Bases, Comparison, Narrower, Outcome, shown};
 
 impl Comparison<'_> {
-    /// The intersection of the file's directories and the current ones. A directory of either list
-    /// counts if it is in a directory of the other list, with the lesser access. Every path then
-    /// has the lesser access of both lists, since in each list the longest directory decides.
+    /// Keeps the directories that are in both the file's list and the current list. A directory of
+    /// either list applies if it is in a directory of the other list, with the lesser access. Every
+    /// path then has the lesser access of both lists, since in each list the longest directory
+    /// decides.
     pub(super) fn directories(&self) -> Result<Outcome, Vec<Problem>> {
         let written = self.written_directories();
         if written.is_empty() {
             // For a plugin, the empty list means no directory at all.
-            let changes = self.current.as_array().is_some_and(|list| !list.is_empty());
-            return Ok(if changes {
-                Outcome::counts(self.leaf.clone())
+            let grants_any = self.current.as_array().is_some_and(|list| !list.is_empty());
+            return Ok(if grants_any {
+                Outcome::applies(self.leaf.clone())
             } else {
                 Outcome::default()
             });
         }
-        let current = self
-            .current_list()
-            .into_iter()
-            .filter_map(|(item, source)| Some((AllowedPath::deserialize(item).ok()?, source)));
-        let current = self.resolve_directories(current);
+        let current_list = self.current_list();
+        let current = self.resolve_directories(
+            current_list
+                .into_iter()
+                .filter_map(|(item, source)| Some((AllowedPath::deserialize(item).ok()?, source))),
+        );
         let mut proposed = self.resolve_directories(written);
         let problems = self.missing_directories(&proposed, &current);
         if !problems.is_empty() {
             return Err(problems);
         }
 
-        // A directory behind a link isn't asked for: an exchanged link would choose another one.
+        // A directory behind a link isn't granted: an exchanged link would choose another one.
         let (linked, absent): (Vec<_>, Vec<_>) =
             proposed.absent.into_iter().partition(|granted| granted.link.is_some());
-        let mut refused: Vec<String> =
+        let mut reasons: Vec<String> =
             linked.iter().map(|granted| format!("{granted} leads through a link")).collect();
         if self.narrower == Narrower::Project {
             proposed.existing.extend(absent);
         }
-        let kept = intersection(&proposed.existing, &current.existing, &mut refused);
+        let kept = intersection(&proposed.existing, &current.existing, &mut reasons);
         if kept.is_empty() && self.narrower == Narrower::Ceiling {
             return Ok(if current.existing.is_empty() {
                 Outcome::default()
             } else {
-                Outcome::counts(self.nothing_left())
+                Outcome::applies(self.nothing_left())
             });
         }
         let leaf = self.changed_directories(&kept, &current);
-        Ok(Outcome { leaf, reasons: refused, rules: None })
+        Ok(Outcome { leaf, reasons, rules: None })
     }
 
-    /// The directories of the file's list. For the file tools and the shell, the empty list means
-    /// the working directory.
+    /// Returns the directories of the file's list, each with its source. For the file tools and the
+    /// shell, the empty list means the working directory.
     fn written_directories(&self) -> Vec<(AllowedPath, Source)> {
         let written = self
             .elements()
@@ -83,65 +85,72 @@ impl Comparison<'_> {
         ResolvedList { existing, absent }
     }
 
-    /// The problems with directories that don't exist. Such a directory isn't skipped: if somebody
-    /// makes it later, it would have the access of the directory that contains it.
+    /// Returns the problems with directories that don't exist. Such a directory isn't skipped: if
+    /// somebody makes it later, it would have the access of the directory that contains it.
     fn missing_directories(&self, proposed: &ResolvedList, current: &ResolvedList) -> Vec<Problem> {
-        let absent = proposed.absent.iter();
-        match self.narrower {
-            Narrower::Project => {
-                let lost =
-                    absent.filter(|granted| access(&current.existing, &granted.real).is_some());
-                lost.map(Granted::problem).collect()
-            }
-            Narrower::Ceiling => {
-                let lost = absent.filter(|granted| {
-                    access(&proposed.existing, &granted.real)
-                        .is_some_and(|above| above > granted.written.access)
-                });
-                // A missing directory of the operator is reported where it is granted. A ceiling
-                // can't be compared with it, so here it is an error.
-                lost.chain(&current.absent).map(Granted::problem).collect()
+        let mut problems = Vec::new();
+        for granted in &proposed.absent {
+            let is_problem = match self.narrower {
+                Narrower::Project => access(&current.existing, &granted.real).is_some(),
+                // Without its entry, the directory would get more access from a directory above.
+                Narrower::Ceiling => access(&proposed.existing, &granted.real)
+                    .is_some_and(|above| above > granted.written.access),
+            };
+            if is_problem {
+                problems.push(granted.problem());
             }
         }
+        // A missing directory of the operator is reported where it is granted. A ceiling can't be
+        // compared with it, so here it is an error.
+        if self.narrower == Narrower::Ceiling {
+            problems.extend(current.absent.iter().map(Granted::problem));
+        }
+        problems
     }
 
-    /// The leaf with the directories that are in both lists. `None` if the current list has the
-    /// same, or nothing is left.
+    /// Makes the leaf with the directories that are in both lists. Returns `None` if the current
+    /// list has the same directories, or no directory is left.
     fn changed_directories(
         &self,
         kept: &[(&Granted, PathAccess)],
         current: &ResolvedList,
     ) -> Option<Leaf> {
-        let same = kept.len() == current.existing.len()
-            && current.existing.iter().all(|held| {
-                let is_kept = kept.iter().any(|(granted, access)| {
-                    granted.real == held.real && *access == held.written.access
-                });
-                // A ceiling compares real paths. The path that is opened has to be the one that
-                // was compared.
-                is_kept
-                    && (self.narrower == Narrower::Project
-                        || held.real.to_str() == Some(&held.written.path))
-            });
-        if kept.is_empty() || same {
+        let is_same = kept.len() == current.existing.len()
+            && current.existing.iter().all(|held| self.is_unchanged(held, kept));
+        if kept.is_empty() || is_same {
             return None;
         }
         let kept = kept.iter().map(|(granted, access)| {
             // The real path was compared. The written path could lead to another directory by now.
-            let path =
-                granted.real.to_str().map_or_else(|| granted.written.path.clone(), str::to_owned);
+            let path = match granted.real.to_str() {
+                Some(real) => real.to_owned(),
+                None => granted.written.path.clone(),
+            };
             (AllowedPath { path, access: *access }, granted.source.clone())
         });
         // Missing directories stay in the list, so that they are reported where they are granted.
         let missing =
             current.absent.iter().map(|granted| (granted.written.clone(), granted.source.clone()));
-        Some(self.list(kept.chain(missing).map(|(path, source)| {
+        let elements = kept.chain(missing).map(|(path, source)| {
             (toml::Value::try_from(path).unwrap_or(toml::Value::Boolean(false)), source)
-        })))
+        });
+        Some(self.list(elements))
     }
 
-    /// The leaf for no directory at all. For the file tools and the shell, the empty list means the
-    /// working directory, so they are disabled instead.
+    /// Checks whether a current directory is kept with the same access and the same path.
+    fn is_unchanged(&self, held: &Granted, kept: &[(&Granted, PathAccess)]) -> bool {
+        let is_kept = kept
+            .iter()
+            .any(|(granted, access)| granted.real == held.real && *access == held.written.access);
+        match self.narrower {
+            Narrower::Project => is_kept,
+            // A ceiling compares real paths. The path that is opened has to be the compared one.
+            Narrower::Ceiling => is_kept && held.real.to_str() == Some(&held.written.path),
+        }
+    }
+
+    /// Makes the leaf for no directory at all. For the file tools and the shell, the empty list
+    /// means the working directory, so they are disabled instead.
     fn nothing_left(&self) -> Leaf {
         if self.leaf.path[0] != "tools" {
             return self.list([]);
@@ -162,9 +171,9 @@ pub(super) struct Granted {
     written: AllowedPath,
     source: Source,
     pub(super) real: PathBuf,
-    /// Whether it is a directory whose path no tool could have led elsewhere.
+    /// Whether the path is that of a directory, and no tool could have led it elsewhere.
     exists: bool,
-    /// The link on its way that a tool could exchange.
+    /// The link on the path that a tool could exchange.
     link: Option<PathBuf>,
     /// Whether `real` differs from the written path, so that a message has to show it.
     leads_elsewhere: bool,
@@ -183,10 +192,11 @@ impl Granted {
         };
         // A path that isn't UTF-8 can't be written to a list.
         let exists = link.is_none() && real.is_dir() && real.to_str().is_some();
-        Self { leads_elsewhere: real != path, exists, link, real, written, source }
+        let leads_elsewhere = real != path;
+        Self { written, source, real, exists, link, leads_elsewhere }
     }
 
-    /// The problem with a directory that doesn't exist.
+    /// Returns the problem with a directory that doesn't exist.
     fn problem(&self) -> Problem {
         let why = match &self.link {
             Some(link) => format!("leads through the link {}; name its target", link.display()),
@@ -199,42 +209,46 @@ impl Granted {
 impl fmt::Display for Granted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&shown(&self.written.path))?;
-        if self.leads_elsewhere { write!(f, ", which is {},", self.real.display()) } else { Ok(()) }
+        if self.leads_elsewhere {
+            write!(f, ", which is {},", self.real.display())?;
+        }
+        Ok(())
     }
 }
 
-/// The directories that are in both lists, with the lesser access, in the order of the file. A
-/// directory in both lists has the file's line.
+/// Returns the directories that are in both lists, with the lesser access, in the order of the
+/// file. A directory in both lists has the file's line. `reasons` gets the reason for each part of
+/// the file's list that isn't granted.
 fn intersection<'g>(
     proposed: &'g [Granted],
     current: &'g [Granted],
-    refused: &mut Vec<String>,
+    reasons: &mut Vec<String>,
 ) -> Vec<(&'g Granted, PathAccess)> {
     let mut kept: Vec<(&Granted, PathAccess)> = Vec::new();
     for granted in proposed.iter().chain(current) {
-        let Some(asked) = access(proposed, &granted.real) else { continue };
+        let Some(proposed_access) = access(proposed, &granted.real) else { continue };
         match access(current, &granted.real) {
             None if current.iter().any(|held| held.real.starts_with(&granted.real)) => {
-                refused.push(format!("{granted} is wider than the granted directories"));
+                reasons.push(format!("{granted} is wider than the granted directories"));
             }
-            None => refused.push(format!("{granted} isn't in a granted directory")),
+            None => reasons.push(format!("{granted} isn't in a granted directory")),
             Some(_) if kept.iter().any(|(known, _)| known.real == granted.real) => {}
-            Some(held) => {
-                if held < asked {
-                    refused.push(format!("{granted} is granted only for reading"));
+            Some(current_access) => {
+                if current_access < proposed_access {
+                    reasons.push(format!("{granted} is granted only for reading"));
                 }
-                kept.push((granted, held.min(asked)));
+                kept.push((granted, current_access.min(proposed_access)));
             }
         }
     }
     kept
 }
 
-/// The access to `path`: that of the longest directory above it, and the lesser one if the
-/// directory is listed twice.
+/// Returns the access to `path`, or `None` if no directory contains it. The longest directory
+/// decides. If the directory is listed twice, the lesser access applies.
 fn access(granted: &[Granted], path: &Path) -> Option<PathAccess> {
-    let over = granted.iter().filter(|granted| path.starts_with(&granted.real));
-    let longest = over.max_by_key(|granted| {
+    let containing = granted.iter().filter(|granted| path.starts_with(&granted.real));
+    let longest = containing.max_by_key(|granted| {
         (granted.real.components().count(), std::cmp::Reverse(granted.written.access))
     });
     longest.map(|granted| granted.written.access)

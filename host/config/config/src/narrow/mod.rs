@@ -3,6 +3,7 @@
 
 mod directories;
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,7 @@ const MAX_SHOWN: usize = 80;
 /// The result for one file.
 #[derive(Debug, Default)]
 pub(super) struct Narrowed {
-    /// The values that count, between those of the operator's file and of the operator's variables.
+    /// The values that apply, between those of the operator's file and of the operator's variables.
     pub(super) leaves: Vec<Leaf>,
     /// The values that would widen.
     pub(super) ignored: Vec<Ignored>,
@@ -39,11 +40,11 @@ pub(super) struct Bases<'a> {
 /// A file that narrows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Narrower {
-    /// The working directory's, which is untrusted. A value that would widen is ignored, and so is
-    /// a value that would leave nothing.
+    /// The file of the working directory, which is untrusted. A value that would widen is ignored,
+    /// and so is a value that would leave nothing.
     Project,
-    /// A ceiling, which always holds. A value that can't be compared or applied exactly is a
-    /// mistake, and nothing beyond the ceiling is allowed instead.
+    /// A ceiling, which always applies. A value that can't be compared or applied exactly is a
+    /// mistake. A current value beyond the ceiling is replaced.
     Ceiling,
 }
 
@@ -60,92 +61,98 @@ pub(super) fn narrow(
     bases: Bases<'_>,
     narrower: Narrower,
 ) -> Result<Narrowed, Vec<Problem>> {
-    let current = serde_json::to_value(effective(base)).unwrap_or_default();
+    let current_values = serde_json::to_value(effective(base)).unwrap_or_default();
     let mut narrowed = Narrowed::default();
     let mut problems = Vec::new();
     let (known, unknown): (Vec<&Leaf>, Vec<&Leaf>) =
-        proposed.iter().partition(|leaf| is_known(&leaf.path, &current));
+        proposed.iter().partition(|leaf| is_known(&leaf.path, &current_values));
     for leaf in known {
         let Some(rule) = rule(&leaf.path) else { continue };
-        let comparison = Comparison {
-            leaf,
-            base,
-            bases,
-            narrower,
-            current: leaf.path.iter().fold(&current, |value, part| &value[part]),
-        };
+        let current = value_at(&current_values, &leaf.path);
+        let comparison = Comparison { leaf, base, bases, narrower, current };
         match comparison.apply(rule) {
             Ok(outcome) => {
-                narrowed
-                    .ignored
-                    .extend((!outcome.reasons.is_empty()).then(|| comparison.ignored(&outcome)));
+                if !outcome.reasons.is_empty() {
+                    narrowed.ignored.push(comparison.ignored(&outcome));
+                }
                 narrowed.leaves.extend(outcome.leaf);
             }
-            Err(found) => problems.extend(found),
+            Err(faults) => problems.extend(faults),
         }
     }
     match narrower {
         Narrower::Project => narrowed.ignored.extend(new_tables(&unknown)),
-        Narrower::Ceiling => problems.extend(unknown.iter().map(|leaf| {
-            Problem::new(
-                leaf.source(),
-                format!("`{}`: a ceiling can't limit this key; remove the key", dotted(&leaf.path)),
-            )
-        })),
+        Narrower::Ceiling => {
+            for leaf in unknown {
+                let key = dotted(&leaf.path);
+                let message = format!("`{key}`: a ceiling can't limit this key; remove the key");
+                problems.push(Problem::new(leaf.source(), message));
+            }
+        }
     }
     if problems.is_empty() { Ok(narrowed) } else { Err(problems) }
 }
 
-/// The values of a trusted file. Its denials are added to the operator's, so that trusting a file
-/// never takes away a denial. Its other values count as they are written.
+/// Returns the value at a path, or `null` if there is none.
+pub(super) fn value_at<'v>(root: &'v Value, path: &[impl AsRef<str>]) -> &'v Value {
+    path.iter().fold(root, |value, part| &value[part.as_ref()])
+}
+
+/// Returns the values of a trusted file. Its denials are added to the operator's, so that trusting
+/// a file never takes away a denial. Its other values apply as they are written.
 pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Config) -> Vec<Leaf> {
     let current = serde_json::to_value(&base.values).unwrap_or_default();
-    let whole = proposed.iter().filter(|leaf| !is_addition(leaf)).map(|leaf| {
+    let mut leaves = Vec::new();
+    for leaf in proposed.iter().filter(|leaf| !is_addition(leaf)) {
         let mut leaf = leaf.clone();
-        if let (Some(Narrowing::Denials(_) | Narrowing::InCeiling(Narrowing::Adds)), Some(items)) =
-            (rule(&leaf.path), leaf.value.as_array_mut())
+        if let Some(Narrowing::Denials(_) | Narrowing::InCeiling(Narrowing::Adds)) =
+            rule(&leaf.path)
+            && let Some(items) = leaf.value.as_array_mut()
         {
             // The file's rules come before the operator's.
-            let known = list_of(
-                base,
-                &leaf.path,
-                leaf.path.iter().fold(&current, |value, part| &value[part]),
-            );
-            for (item, source) in known {
+            for (item, source) in list_of(base, &leaf.path, value_at(&current, &leaf.path)) {
                 let Ok(item) = toml::Value::try_from(item) else { continue };
                 items.push(item);
                 leaf.elements.push(source);
             }
         }
-        leaf
-    });
-    whole.chain(narrowed.into_iter().filter(is_addition)).collect()
+        leaves.push(leaf);
+    }
+    leaves.extend(narrowed.into_iter().filter(is_addition));
+    leaves
 }
 
-/// Whether a value of the file is added to the operator's.
+/// Checks whether a value of the file is added to the operator's.
 fn is_addition(leaf: &Leaf) -> bool {
     matches!(rule(&leaf.path), Some(Narrowing::Adds))
 }
 
-/// The elements of a current list, each with its source.
+/// Returns the elements of a current list, each with its source.
 fn list_of<'v>(base: &Config, path: &[String], current: &'v Value) -> Vec<(&'v Value, Source)> {
     let key = dotted(path);
     let items = current.as_array().into_iter().flatten().enumerate();
     items.map(|(index, item)| (item, base.source(&format!("{key}.{index}")))).collect()
 }
 
-/// The real paths of the directories that `leaves` grant. They are part of the digest: a link in
-/// the working directory may change while the file stays the same.
+/// Returns the real paths of the directories that `leaves` grant. They are part of the digest: a
+/// link in the working directory may change while the file stays the same.
 pub(super) fn destinations(leaves: &[Leaf], bases: Bases<'_>) -> Vec<PathBuf> {
-    let granting =
-        leaves.iter().filter(|leaf| matches!(rule(&leaf.path), Some(Narrowing::Directories)));
-    let items = granting.flat_map(|leaf| leaf.value.as_array().into_iter().flatten());
-    let written = items.filter_map(|item| AllowedPath::deserialize(item.clone()).ok());
-    written.map(|written| Granted::new(written, Source::Default, bases).real).collect()
+    let mut paths = Vec::new();
+    for leaf in leaves {
+        if !matches!(rule(&leaf.path), Some(Narrowing::Directories)) {
+            continue;
+        }
+        for item in leaf.value.as_array().into_iter().flatten() {
+            if let Ok(written) = AllowedPath::deserialize(item.clone()) {
+                paths.push(Granted::new(written, Source::Default, bases).real);
+            }
+        }
+    }
+    paths
 }
 
-/// The configuration with all inherited, automatic and implied values filled in. Only such values
-/// can be compared.
+/// Returns the configuration with all inherited, automatic and implied values filled in. Only such
+/// values can be compared.
 pub(super) fn effective(base: &Config) -> ConfigValues {
     let mut config = base.values.clone();
     config.tools.max_concurrent = Bounded::clamped(concurrency(config.tools.max_concurrent.get()));
@@ -168,40 +175,43 @@ fn concurrency(written: u64) -> u64 {
     }
 }
 
-/// The depth of the table with a chosen name that contains a key. `None` if there is no such table.
-fn named(path: &[String]) -> Option<usize> {
-    (1..path.len()).find(|&depth| matches!(rule(&path[..depth]), Some(Narrowing::Named(_))))
+/// Returns the path of the table with a chosen name that contains a key, or `None` if there is no
+/// such table.
+fn named_table(path: &[String]) -> Option<&[String]> {
+    let depth =
+        (1..path.len()).find(|depth| matches!(rule(&path[..*depth]), Some(Narrowing::Named(_))))?;
+    Some(&path[..=depth])
 }
 
-/// Whether the operator's configuration has the key's table, if that table has a chosen name.
+/// Checks whether the operator's configuration has the key's table, if that table has a chosen
+/// name.
 pub(super) fn is_known(path: &[String], current: &Value) -> bool {
-    named(path).is_none_or(|depth| {
-        path[..=depth].iter().fold(current, |value, part| &value[part]).is_object()
-    })
+    match named_table(path) {
+        Some(table) => value_at(current, table).is_object(),
+        None => true,
+    }
 }
 
-/// One notice for each table that the operator's configuration doesn't have.
+/// Makes one notice for each table that the operator's configuration doesn't have.
 fn new_tables(leaves: &[&Leaf]) -> Vec<Ignored> {
     let mut tables: BTreeMap<&[String], Vec<Leaf>> = BTreeMap::new();
     for leaf in leaves {
-        let depth = named(&leaf.path).unwrap_or_default();
-        tables.entry(&leaf.path[..=depth]).or_default().push((*leaf).clone());
+        let table = named_table(&leaf.path).unwrap_or(&leaf.path[..1]);
+        tables.entry(table).or_default().push((*leaf).clone());
     }
     tables.into_iter().map(|(path, leaves)| new_table(path, &leaves)).collect()
 }
 
 fn new_table(path: &[String], leaves: &[Leaf]) -> Ignored {
-    let whole = document(leaves)
-        .ok()
-        .and_then(|document| serde_json::to_value(document).ok())
-        .unwrap_or_default();
+    let table = document(leaves).unwrap_or_default();
+    let root = serde_json::to_value(table).unwrap_or_default();
     let what = if path[0] == "plugins" { "a plugin" } else { "this table" };
     Ignored {
         key: dotted(path),
         rules: false,
         source: leaves[0].sources[path.len() - 1].clone(),
         current: Value::Null,
-        proposed: path.iter().fold(&whole, |value, part| &value[part]).clone(),
+        proposed: value_at(&root, path).clone(),
         reasons: vec![format!("only your own configuration can add {what}")],
     }
 }
@@ -215,18 +225,18 @@ struct Comparison<'a> {
     current: &'a Value,
 }
 
-/// The part of a key that counts, and the reasons why the rest doesn't. Both are empty if the key
-/// changes nothing.
+/// The part of a key that applies, and the reasons why the other parts don't. Both are empty if the
+/// key changes nothing.
 #[derive(Default)]
 struct Outcome {
     leaf: Option<Leaf>,
     reasons: Vec<String>,
-    /// The rules of a list that don't count, if other rules of the list may count.
+    /// The rules of a list that don't apply, if other rules of the list may apply.
     rules: Option<Leaf>,
 }
 
 impl Outcome {
-    fn counts(leaf: Leaf) -> Self {
+    fn applies(leaf: Leaf) -> Self {
         Self { leaf: Some(leaf), ..Self::default() }
     }
 
@@ -254,15 +264,7 @@ impl Comparison<'_> {
             Narrowing::SmallerOrUnbounded => return self.smaller(f64::INFINITY),
             Narrowing::OnlyFalse => self.only(false),
             Narrowing::OnlyTrue => self.only(true),
-            Narrowing::OnlyEmpty => match self.leaf.value.as_str() {
-                _ if self.proposed() == *self.current => Outcome::default(),
-                Some("") => Outcome::counts(self.leaf.clone()),
-                _ if self.narrower == Narrower::Project => {
-                    Outcome::ignored("only your own configuration can set this key")
-                }
-                // The ceiling doesn't allow any other value.
-                _ => Outcome::counts(Leaf { value: String::new().into(), ..self.leaf.clone() }),
-            },
+            Narrowing::OnlyEmpty => self.only_empty(),
             Narrowing::Stricter(words) => return self.stricter(words),
             Narrowing::Directories => return self.directories(),
             Narrowing::Adds => self.adds(),
@@ -270,13 +272,7 @@ impl Comparison<'_> {
             Narrowing::Subset => self.subset(|known, item| known == item),
             Narrowing::Covered(covers) => self.subset(covers),
             Narrowing::Restricts => return self.restricts(),
-            Narrowing::Approve => match self.leaf.value.as_str() {
-                _ if self.proposed() == *self.current => Outcome::default(),
-                Some("approve") => Outcome::counts(self.leaf.clone()),
-                _ => Outcome::ignored(
-                    "only your own configuration can trust new plugins without approval",
-                ),
-            },
+            Narrowing::Approve => self.approve(),
             Narrowing::Free if self.leaf.value.as_table().is_some_and(toml::Table::is_empty) => {
                 Outcome::default()
             }
@@ -289,8 +285,8 @@ impl Comparison<'_> {
         })
     }
 
-    /// A value that can't be compared. In an untrusted file it is ignored; in a ceiling it is an
-    /// error, since the organisation relies on it.
+    /// Returns the outcome for a value that can't be compared. In an untrusted file, the value is
+    /// ignored. In a ceiling, the value is an error, since the organisation relies on it.
     fn uncomparable(&self, reason: &str, mistake: &str) -> Result<Outcome, Vec<Problem>> {
         match self.narrower {
             Narrower::Project => Ok(Outcome::ignored(reason)),
@@ -302,17 +298,19 @@ impl Comparison<'_> {
     }
 
     fn ignored(&self, outcome: &Outcome) -> Ignored {
-        let rules = outcome.rules.as_ref();
-        let first = rules.and_then(|rules| rules.elements.first()).cloned();
+        let leaf = outcome.rules.as_ref().unwrap_or(self.leaf);
+        let mut source = self.leaf.source();
+        if let Some(rules) = &outcome.rules
+            && let Some(first) = rules.elements.first()
+        {
+            source = first.clone();
+        }
         Ignored {
             key: dotted(&self.leaf.path),
-            rules: rules.is_some(),
-            source: first.unwrap_or_else(|| self.leaf.source()),
+            rules: outcome.rules.is_some(),
+            source,
             current: self.current.clone(),
-            proposed: rules.map_or_else(
-                || self.proposed(),
-                |rules| serde_json::to_value(&rules.value).unwrap_or_default(),
-            ),
+            proposed: serde_json::to_value(&leaf.value).unwrap_or_default(),
             reasons: outcome.reasons.clone(),
         }
     }
@@ -321,11 +319,18 @@ impl Comparison<'_> {
         serde_json::to_value(&self.leaf.value).unwrap_or_default()
     }
 
-    /// The smaller number, where 0 stands for `zero`. Whole numbers of the configuration are far
-    /// below those that a float can't have.
+    /// Checks whether the value changes nothing.
+    fn is_current(&self) -> bool {
+        self.proposed() == *self.current
+    }
+
+    /// Accepts a smaller number, where 0 stands for `zero`. Whole numbers of the configuration are
+    /// small enough for a float.
     fn smaller(&self, zero: f64) -> Result<Outcome, Vec<Problem>> {
-        let whole = self.leaf.value.as_integer().map(|number| number as f64);
-        let written = whole.or_else(|| self.leaf.value.as_float());
+        let written = match &self.leaf.value {
+            toml::Value::Integer(number) => Some(*number as f64),
+            value => value.as_float(),
+        };
         let proposed = written.and_then(|number| effective_number(number, zero));
         let current = self.current.as_f64().and_then(|number| effective_number(number, zero));
         let (Some(proposed), Some(current)) = (proposed, current) else {
@@ -335,62 +340,86 @@ impl Comparison<'_> {
             );
         };
         Ok(match proposed.total_cmp(&current) {
-            std::cmp::Ordering::Less => Outcome::counts(self.leaf.clone()),
-            std::cmp::Ordering::Equal => Outcome::default(),
-            std::cmp::Ordering::Greater => Outcome::ignored(if proposed.is_infinite() {
-                format!("0 (no limit) is more than {current}")
-            } else {
-                format!("{proposed} is more than {current}")
-            }),
+            Ordering::Less => Outcome::applies(self.leaf.clone()),
+            Ordering::Equal => Outcome::default(),
+            Ordering::Greater if proposed.is_infinite() => {
+                Outcome::ignored(format!("0 (no limit) is more than {current}"))
+            }
+            Ordering::Greater => Outcome::ignored(format!("{proposed} is more than {current}")),
         })
     }
 
     fn only(&self, strict: bool) -> Outcome {
-        match self.leaf.value.as_bool() {
-            _ if self.proposed() == *self.current => Outcome::default(),
-            Some(proposed) if proposed == strict => Outcome::counts(self.leaf.clone()),
-            _ => Outcome::ignored(format!(
-                "only your own configuration can set this key to {}",
-                !strict
-            )),
+        if self.is_current() {
+            return Outcome::default();
         }
+        if self.leaf.value.as_bool() == Some(strict) {
+            return Outcome::applies(self.leaf.clone());
+        }
+        Outcome::ignored(format!("only your own configuration can set this key to {}", !strict))
+    }
+
+    fn only_empty(&self) -> Outcome {
+        if self.is_current() {
+            return Outcome::default();
+        }
+        if self.leaf.value.as_str() == Some("") {
+            return Outcome::applies(self.leaf.clone());
+        }
+        match self.narrower {
+            Narrower::Project => Outcome::ignored("only your own configuration can set this key"),
+            // The ceiling doesn't allow any other value.
+            Narrower::Ceiling => {
+                Outcome::applies(Leaf { value: String::new().into(), ..self.leaf.clone() })
+            }
+        }
+    }
+
+    fn approve(&self) -> Outcome {
+        if self.is_current() {
+            return Outcome::default();
+        }
+        if self.leaf.value.as_str() == Some("approve") {
+            return Outcome::applies(self.leaf.clone());
+        }
+        Outcome::ignored("only your own configuration can trust new plugins without approval")
     }
 
     fn stricter(&self, words: &[&str]) -> Result<Outcome, Vec<Problem>> {
         let proposed = rank(words, self.leaf.value.as_str());
         let current = rank(words, self.current.as_str());
-        Ok(match (proposed, current) {
-            (Some(proposed), Some(current)) if proposed == current => Outcome::default(),
-            (Some(proposed), Some(current)) if proposed < current => {
-                Outcome::counts(self.leaf.clone())
-            }
-            (Some(_), Some(_)) => {
+        let (Some(proposed), Some(current)) = (proposed, current) else {
+            return self.uncomparable(
+                "the value can't be compared with the current value",
+                "the value can't be compared with the current value; remove the key",
+            );
+        };
+        Ok(match proposed.cmp(&current) {
+            Ordering::Less => Outcome::applies(self.leaf.clone()),
+            Ordering::Equal => Outcome::default(),
+            Ordering::Greater => {
                 Outcome::ignored(format!("the value is less strict than {}", self.current))
-            }
-            _ => {
-                return self.uncomparable(
-                    "the value can't be compared with the current value",
-                    "the value can't be compared with the current value; remove the key",
-                );
             }
         })
     }
 
-    /// The elements of the current list, each with its source.
+    /// Returns the elements of the current list, each with its source.
     fn current_list(&self) -> Vec<(&Value, Source)> {
         list_of(self.base, &self.leaf.path, self.current)
     }
 
-    /// The elements of the file's list.
+    /// Returns the elements of the file's list, each with its source.
     fn elements(&self) -> impl Iterator<Item = (&toml::Value, &Source)> {
         self.leaf.value.as_array().into_iter().flatten().zip(&self.leaf.elements)
     }
 
+    /// Makes a leaf for the same key with other elements.
     fn list(&self, elements: impl IntoIterator<Item = (toml::Value, Source)>) -> Leaf {
         let (items, elements): (Vec<_>, Vec<_>) = elements.into_iter().unzip();
         Leaf { value: toml::Value::Array(items), elements, ..self.leaf.clone() }
     }
 
+    /// Adds the file's strings to the current list.
     fn adds(&self) -> Outcome {
         let current = self.current_list();
         let new: Vec<_> = self
@@ -404,87 +433,88 @@ impl Comparison<'_> {
         let known = current.iter().map(|(item, source)| {
             (toml::Value::from(item.as_str().unwrap_or_default()), source.clone())
         });
-        Outcome::counts(self.list(known.chain(new)))
+        Outcome::applies(self.list(known.chain(new)))
     }
 
     /// Adds rules that deny or ask. They come before the current rules, so that no current rule
     /// hides them.
     fn denials(&self, key: &str) -> Outcome {
         let current = self.current_list();
-        let (allowing, denying): (Vec<_>, Vec<_>) = self
-            .elements()
-            .filter(|(item, _)| {
-                let item = serde_json::to_value(item).unwrap_or_default();
-                !current.iter().any(|(known, _)| **known == item)
-            })
-            .map(|(item, source)| (item.clone(), source.clone()))
-            .partition(|(item, _)| item.get(key).and_then(toml::Value::as_str) == Some("allow"));
-        let reasons = allowing
-            .iter()
-            .map(|(item, _)| {
-                let written = item.get("pattern").and_then(toml::Value::as_str);
-                let pattern = written.map_or_else(|| "something".to_owned(), shown);
-                format!("only your own configuration can allow {pattern}")
-            })
-            .collect();
-        let leaf = (!denying.is_empty()).then(|| {
-            let known = current.iter().filter_map(|(item, source)| {
-                Some((toml::Value::try_from(item).ok()?, source.clone()))
-            });
-            self.list(denying.into_iter().chain(known))
-        });
+        let mut allowing = Vec::new();
+        let mut reasons = Vec::new();
+        let mut denying = Vec::new();
+        for (item, source) in self.elements() {
+            let value = serde_json::to_value(item).unwrap_or_default();
+            if current.iter().any(|(known, _)| **known == value) {
+                continue;
+            }
+            if item.get(key).and_then(toml::Value::as_str) != Some("allow") {
+                denying.push((item.clone(), source.clone()));
+                continue;
+            }
+            let pattern = match item.get("pattern").and_then(toml::Value::as_str) {
+                Some(pattern) => shown(pattern),
+                None => "something".to_owned(),
+            };
+            reasons.push(format!("only your own configuration can allow {pattern}"));
+            allowing.push((item.clone(), source.clone()));
+        }
+
+        let leaf = if denying.is_empty() {
+            None
+        } else {
+            Some(self.list(denying.into_iter().chain(current.iter().filter_map(to_element))))
+        };
         Outcome { leaf, reasons, rules: Some(self.list(allowing)) }
     }
 
-    /// The grants that are in both lists. `covers` tells whether its first entry grants everything
-    /// that its second entry grants.
+    /// Keeps the grants that are in both lists. `covers` tells whether its first entry grants
+    /// everything that its second entry grants.
     fn subset(&self, covers: fn(&Value, &Value) -> bool) -> Outcome {
         let current = self.current_list();
-        let written: Vec<_> = self
-            .elements()
-            .map(|(item, source)| (item, serde_json::to_value(item).unwrap_or_default(), source))
-            .collect();
-        let more = written
-            .iter()
-            .filter(|(_, item, _)| !current.iter().any(|(known, _)| covers(known, item)));
-        let reasons = more
-            .map(|(_, item, _)| {
-                let text = item.as_str().map_or_else(|| super::inline(item), str::to_owned);
-                format!("{} is not in your list", shown(&text))
-            })
-            .collect();
+        let mut written = Vec::new();
+        let mut reasons = Vec::new();
+        for (item, source) in self.elements() {
+            let value = serde_json::to_value(item).unwrap_or_default();
+            if !current.iter().any(|(known, _)| covers(known, &value)) {
+                let text = match value.as_str() {
+                    Some(text) => text.to_owned(),
+                    None => super::inline(&value),
+                };
+                reasons.push(format!("{} is not in your list", shown(&text)));
+            }
+            written.push((value, (item.clone(), source.clone())));
+        }
+
         let (kept, lost): (Vec<_>, Vec<_>) = current
             .iter()
-            .partition(|(known, _)| written.iter().any(|(_, item, _)| covers(item, known)));
-        let leaf = (!lost.is_empty()).then(|| {
-            let kept = kept.iter().filter_map(|(item, source)| {
-                Some((toml::Value::try_from(item).ok()?, source.clone()))
-            });
-            // A wider current grant is replaced by the narrower grants of the file.
-            let parts = written
-                .iter()
-                .filter(|(_, item, _)| lost.iter().any(|(known, _)| covers(known, item)));
-            self.list(
-                kept.chain(parts.map(|(item, _, source)| ((*item).clone(), (*source).clone()))),
-            )
-        });
-        Outcome { leaf, reasons, rules: None }
+            .partition(|(known, _)| written.iter().any(|(value, _)| covers(value, known)));
+        if lost.is_empty() {
+            return Outcome { leaf: None, reasons, rules: None };
+        }
+        let mut elements: Vec<_> = kept.into_iter().filter_map(to_element).collect();
+        // A wider current grant is replaced by the narrower grants of the file.
+        for (value, element) in written {
+            if lost.iter().any(|(known, _)| covers(known, &value)) {
+                elements.push(element);
+            }
+        }
+        Outcome { leaf: Some(self.list(elements)), reasons, rules: None }
     }
 
+    /// Keeps the strings that are in both lists. An empty list allows everything.
     fn restricts(&self) -> Result<Outcome, Vec<Problem>> {
         let current = self.current_list();
-        let written: Vec<_> = self.elements().collect();
-        let (kept, more): (Vec<_>, Vec<_>) = written.iter().partition(|(item, _)| {
-            current.is_empty() || current.iter().any(|(known, _)| known.as_str() == item.as_str())
-        });
-        if written.is_empty() {
-            let reason = "an empty list would allow everything, so it isn't used";
+        if self.elements().next().is_none() {
             return Ok(if current.is_empty() {
                 Outcome::default()
             } else {
-                Outcome::ignored(reason)
+                Outcome::ignored("an empty list would allow everything, so it isn't used")
             });
         }
+        let (kept, added): (Vec<_>, Vec<_>) = self.elements().partition(|(item, _)| {
+            current.is_empty() || current.iter().any(|(known, _)| known.as_str() == item.as_str())
+        });
         if kept.is_empty() && self.narrower == Narrower::Ceiling {
             let list_source =
                 current.first().map_or_else(String::new, |(_, source)| source.to_string());
@@ -494,31 +524,48 @@ impl Comparison<'_> {
             );
             return Err(vec![Problem::new(self.leaf.source(), message)]);
         }
-        let texts = more.iter().map(|(item, _)| shown(item.as_str().unwrap_or_default()));
+
+        let texts = added.iter().map(|(item, _)| shown(item.as_str().unwrap_or_default()));
         let reasons = texts.map(|text| format!("{text} is not in your list")).collect();
-        let same = !current.is_empty()
-            && current
-                .iter()
-                .all(|(known, _)| kept.iter().any(|(item, _)| item.as_str() == known.as_str()));
-        let leaf = (!kept.is_empty() && !same).then(|| {
-            self.list(kept.into_iter().map(|(item, source)| (item.clone(), source.clone())))
-        });
+        let keeps_all = current
+            .iter()
+            .all(|(known, _)| kept.iter().any(|(item, _)| item.as_str() == known.as_str()));
+        let is_same = !current.is_empty() && keeps_all;
+        let leaf = if kept.is_empty() || is_same {
+            None
+        } else {
+            let elements = kept.into_iter().map(|(item, source)| (item.clone(), source.clone()));
+            Some(self.list(elements))
+        };
         Ok(Outcome { leaf, reasons, rules: None })
     }
 }
 
-/// A number where 0 stands for `zero`. `None`: it is negative.
-fn effective_number(number: f64, zero: f64) -> Option<f64> {
-    (number >= 0.0).then_some(if number == 0.0 { zero } else { number })
+/// Converts an element of a current list.
+fn to_element((item, source): &(&Value, Source)) -> Option<(toml::Value, Source)> {
+    Some((toml::Value::try_from(item).ok()?, source.clone()))
 }
 
-/// How strict a word is: its place among `words`. Behind a `|` is an older name of the same value.
+/// Returns the number, or `zero` for 0. Returns `None` if the number is negative.
+fn effective_number(number: f64, zero: f64) -> Option<f64> {
+    if number > 0.0 {
+        Some(number)
+    } else if number == 0.0 {
+        Some(zero)
+    } else {
+        None
+    }
+}
+
+/// Returns the strictness of a word: its place among `words`. After a `|` is an older name of the
+/// same value.
 fn rank(words: &[&str], word: Option<&str>) -> Option<usize> {
     words.iter().position(|known| known.split('|').any(|known| Some(known) == word))
 }
 
-/// An untrusted value in a notice, quoted and cut.
+/// Returns an untrusted value for a notice, quoted and cut.
 fn shown(text: &str) -> String {
     let short = cut(text, MAX_SHOWN);
-    format!("\"{short}{}\"", if short.len() < text.len() { "…" } else { "" })
+    let ellipsis = if short.len() < text.len() { "…" } else { "" };
+    format!("\"{short}{ellipsis}\"")
 }
