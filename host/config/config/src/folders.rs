@@ -35,8 +35,8 @@ impl Folders {
         Self::resolve(&|name| env::var_os(name), env::home_dir())
     }
 
-    /// Puts all of Toolhold's folders inside one folder, for a program that embeds Toolhold, and for
-    /// tests.
+    /// Puts all of Toolhold's folders inside one folder, for a program that embeds Toolhold, and
+    /// for tests.
     pub fn inside(folder: &Path) -> Self {
         Self {
             config: folder.join("config"),

@@ -146,7 +146,8 @@ pub(super) fn nearest<'a>(
     if distance <= max_distance { Some(candidate) } else { None }
 }
 
-/// Returns the JSON Schema (2020-12) of [`ConfigValues`], for editors and for `toolhold config schema`.
+/// Returns the JSON Schema (2020-12) of [`ConfigValues`], for editors and for
+/// `toolhold config schema`.
 pub fn schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(ConfigValues).to_value();
     if let Some(object) = schema.as_object_mut() {

@@ -196,7 +196,8 @@ section! {
 }
 
 impl ProviderSettings {
-    /// Its format and its `base_url`, or what its name stands for. `None`: one of them is missing.
+    /// Returns the format and the `base_url`. If one isn't set, the name of the table decides.
+    /// Returns `None` if neither gives a value.
     pub fn place(&self, name: &str) -> Option<(ModelFormat, &str)> {
         let known = match name {
             "anthropic" => Some((ModelFormat::Messages, "https://api.anthropic.com/v1")),
@@ -205,15 +206,9 @@ impl ProviderSettings {
             "ollama" => Some((ModelFormat::Ollama, "http://127.0.0.1:11434")),
             _ => None,
         };
-        let base_url = match &*self.base_url {
-            "" => known.map(|(_, base_url)| base_url),
-            base_url => Some(base_url),
-        };
-        let format = match self.format {
-            ModelFormat::ByName => known.map(|(format, _)| format)?,
-            format => format,
-        };
-        Some((format, base_url?))
+        let format = if self.format == ModelFormat::ByName { known?.0 } else { self.format };
+        let base_url = if self.base_url.is_empty() { known?.1 } else { &self.base_url };
+        Some((format, base_url))
     }
 }
 

@@ -13,10 +13,10 @@ use crate::string_types::inline_schema;
 pub struct Amount(f64);
 
 impl Amount {
-    /// The largest one.
+    /// The largest amount.
     const MAX: f64 = 1e9;
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> f64 {
         self.0
     }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub struct Bounded<const MIN: u64, const MAX: u64>(u64);
 
 impl<const MIN: u64, const MAX: u64> Bounded<MIN, MAX> {
-    /// `value`, moved into the range if it lies outside.
+    /// Makes the number that is nearest to `value` and in the range.
     pub const fn clamped(value: u64) -> Self {
         if value < MIN {
             Self(MIN)
@@ -26,7 +26,7 @@ impl<const MIN: u64, const MAX: u64> Bounded<MIN, MAX> {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }

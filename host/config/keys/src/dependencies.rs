@@ -45,12 +45,12 @@ section! {
 pub struct Ratio(f64);
 
 impl Ratio {
-    /// A default.
+    /// Makes the ratio of a default.
     pub(crate) const fn from_default(value: f64) -> Self {
         Self(value)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> f64 {
         self.0
     }

@@ -24,12 +24,15 @@ impl WrittenHost {
     }
 
     fn covers(&self, other: &Self) -> bool {
-        matches!((HostPattern::new(&self.0), HostPattern::new(&other.0)), (Ok(one), Ok(other)) if one.covers(&other))
+        match (HostPattern::new(&self.0), HostPattern::new(&other.0)) {
+            (Ok(own), Ok(other)) => own.covers(&other),
+            _ => false,
+        }
     }
 
-    /// Whether one entry of a list covers all hosts of another entry.
+    /// Checks whether one entry of a list covers all hosts of another entry.
     pub fn covers_written(one: &Value, other: &Value) -> bool {
-        both(one, other, Self::covers)
+        compare(one, other, Self::covers)
     }
 }
 
@@ -53,13 +56,16 @@ impl WrittenPrivateHosts {
         &self.0
     }
 
-    /// Whether one entry of a list grants all hosts of another entry.
+    fn covers(&self, other: &Self) -> bool {
+        match (PrivateHosts::new(&self.0), PrivateHosts::new(&other.0)) {
+            (Ok(own), Ok(other)) => own.covers(&other),
+            _ => false,
+        }
+    }
+
+    /// Checks whether one entry of a list grants all hosts of another entry.
     pub fn covers_written(one: &Value, other: &Value) -> bool {
-        both(
-            one,
-            other,
-            |one: &Self, other| matches!((PrivateHosts::new(&one.0), PrivateHosts::new(&other.0)), (Ok(one), Ok(other)) if one.covers(&other)),
-        )
+        compare(one, other, Self::covers)
     }
 }
 
@@ -82,13 +88,13 @@ inline_schema!(
 pub struct Method(String);
 
 impl Method {
-    /// Its name.
+    /// Returns the name of the method.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Bytes of a method's name.
+/// Most bytes of a method's name.
 const MAX_METHOD: usize = 32;
 
 /// The registered methods of HTTP and WebDAV, and `PURGE`, which caches use.
@@ -188,28 +194,46 @@ pub struct HostGrant {
 }
 
 impl HostGrant {
-    /// Whether one entry of a list grants all requests of another entry.
+    /// Checks whether one entry of a list grants all requests of another entry.
     pub fn covers_written(one: &Value, other: &Value) -> bool {
-        both(one, other, |one: &Self, other| {
-            // An entry without a scheme doesn't cover http: a request without TLS needs an entry
-            // that says so.
-            let scheme = one.scheme == other.scheme
-                || one.scheme.is_none() && other.scheme == Some(UrlScheme::Https);
-            let methods = one.methods.is_empty()
-                || !other.methods.is_empty()
-                    && other.methods.iter().all(|method| one.methods.contains(method));
-            one.host.covers(&other.host) && scheme && one.port == other.port && methods
-        })
+        compare(one, other, Self::covers)
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        self.host.covers(&other.host)
+            && self.port == other.port
+            && self.covers_scheme(other.scheme)
+            && self.covers_methods(&other.methods)
+    }
+
+    /// Checks the scheme. An entry without a scheme doesn't cover http: a request without TLS needs
+    /// an entry that says so.
+    fn covers_scheme(&self, other: Option<UrlScheme>) -> bool {
+        match self.scheme {
+            None => other != Some(UrlScheme::Http),
+            own => own == other,
+        }
+    }
+
+    /// Checks the methods. An empty list stands for all methods.
+    fn covers_methods(&self, other: &[Method]) -> bool {
+        if self.methods.is_empty() || other.is_empty() {
+            return self.methods.is_empty();
+        }
+        other.iter().all(|method| self.methods.contains(method))
     }
 }
 
 /// Parses two entries and compares them. An entry that can't be parsed covers nothing.
-fn both<'de, T: Deserialize<'de>>(
+fn compare<'de, T: Deserialize<'de>>(
     one: &'de Value,
     other: &'de Value,
-    covers: impl FnOnce(&T, &T) -> bool,
+    covers: fn(&T, &T) -> bool,
 ) -> bool {
-    matches!((T::deserialize(one), T::deserialize(other)), (Ok(one), Ok(other)) if covers(&one, &other))
+    match (T::deserialize(one), T::deserialize(other)) {
+        (Ok(one), Ok(other)) => covers(&one, &other),
+        _ => false,
+    }
 }
 
 /// A grant of requests as a table.
@@ -259,7 +283,7 @@ impl<'de> Deserialize<'de> for HostGrant {
     }
 }
 
-/// Reads `[scheme://]host[:port]`.
+/// Parses `[scheme://]host[:port]`.
 pub(crate) fn host_grant(written: &str) -> Result<HostGrant, HostGrantError> {
     let Grant { hosts, scheme, port, .. } = Grant::new(written)?;
     let scheme = scheme.map(|scheme| match scheme {
@@ -274,16 +298,16 @@ pub(crate) fn host_grant(written: &str) -> Result<HostGrant, HostGrantError> {
     })
 }
 
-/// As it is written without methods.
+/// The text is the grant as it is written without methods.
 impl fmt::Display for HostGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(scheme) = self.scheme {
             write!(f, "{}://", scheme.as_str())?;
         }
         let host = self.host.as_str();
-        let bare_v6 = host.contains(':') && !host.starts_with('[');
+        let is_bare_v6 = host.contains(':') && !host.starts_with('[');
         match self.port {
-            Some(port) if bare_v6 => write!(f, "[{host}]:{port}"),
+            Some(port) if is_bare_v6 => write!(f, "[{host}]:{port}"),
             Some(port) => write!(f, "{host}:{port}"),
             None => f.write_str(host),
         }

@@ -1,4 +1,4 @@
-//! `[installing]`: which plugins may be installed and loaded, and whose signatures are needed.
+//! `[installing]`: the plugins that may be installed and loaded, and the keys that sign them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,7 +35,7 @@ section! {
 }
 
 impl Installing {
-    /// Whether nothing here keeps a component from being loaded, so that none has to be examined.
+    /// Checks whether every component may be loaded, so that no component has to be examined.
     pub fn allows_everything(&self) -> bool {
         !self.require_signature
             && self.keys.is_empty()
@@ -43,9 +43,9 @@ impl Installing {
             && self.sources.iter().any(|source| source.0 == SourcePattern::everything())
     }
 
-    /// Whether `allowed` has every plugin.
+    /// Checks whether `allowed` has every plugin.
     pub fn allows_every_plugin(&self) -> bool {
-        self.allowed.iter().any(|one| one.covers(&AllowedPlugin::any()))
+        self.allowed.iter().any(|entry| entry.covers(&AllowedPlugin::any()))
     }
 }
 
@@ -71,13 +71,16 @@ impl AllowedPlugin {
         Self { plugins: every_name(), digest: None, key: None }
     }
 
-    /// Whether it may have this name and digest. Its key is another question.
+    /// Checks whether the entry allows this name and this digest. The key isn't checked here.
     pub fn matches(&self, name: &str, digest: &str) -> bool {
-        self.plugins.iter().any(|pattern| pattern.0.matches(name))
-            && self.digest.as_ref().is_none_or(|own| own.as_str() == digest)
+        let allows_digest = match &self.digest {
+            Some(own) => own.as_str() == digest,
+            None => true,
+        };
+        allows_digest && self.plugins.iter().any(|pattern| pattern.0.matches(name))
     }
 
-    /// Whether one entry of a list has every plugin of another entry.
+    /// Checks whether one entry of a list has every plugin of another entry.
     pub fn covers_written(one: &Value, other: &Value) -> bool {
         match (Self::deserialize(one), Self::deserialize(other)) {
             (Ok(one), Ok(other)) => one.covers(&other),
@@ -125,7 +128,7 @@ pub struct InstallKey {
 }
 
 impl InstallKey {
-    /// As signatures are verified with it.
+    /// Returns the key in the form that signatures are verified with.
     pub fn trusted(&self) -> TrustedKey {
         TrustedKey {
             name: self.name.clone(),
@@ -138,7 +141,7 @@ impl InstallKey {
         }
     }
 
-    /// Whether one entry of a list trusts a key with everything that another entry does.
+    /// Checks whether one entry of a list trusts a key with everything that another entry does.
     pub fn covers_written(one: &Value, other: &Value) -> bool {
         match (Self::deserialize(one), Self::deserialize(other)) {
             (Ok(one), Ok(other)) => one.covers(&other),
@@ -147,37 +150,57 @@ impl InstallKey {
     }
 
     fn covers(&self, other: &Self) -> bool {
+        if self.key != other.key {
+            return false;
+        }
         // A revoked key is trusted with nothing.
-        self.key == other.key
-            && (other.revoked
-                || !self.revoked
-                    && (self.bundles || !other.bundles)
-                    && self.not_after.as_ref().is_none_or(|own| {
-                        other.not_after.as_ref().is_some_and(|other| other.0 <= own.0)
-                    })
-                    && all_in(&self.plugins, &other.plugins, PluginPattern::covers)
-                    && (self.sources.is_empty()
-                        || !other.sources.is_empty()
-                            && all_in(&self.sources, &other.sources, SourcePattern::covers)))
+        if self.revoked || other.revoked {
+            return other.revoked;
+        }
+        if other.bundles && !self.bundles {
+            return false;
+        }
+        self.covers_time(other)
+            && self.covers_sources(other)
+            && all_in(&self.plugins, &other.plugins, PluginPattern::covers)
+    }
+
+    /// Checks whether the other key ends on the same day or earlier.
+    fn covers_time(&self, other: &Self) -> bool {
+        match (&self.not_after, &other.not_after) {
+            (None, _) => true,
+            (Some(own), Some(other)) => other.0 <= own.0,
+            (Some(_), None) => false,
+        }
+    }
+
+    /// Checks the sources. An empty list stands for all sources.
+    fn covers_sources(&self, other: &Self) -> bool {
+        if self.sources.is_empty() || other.sources.is_empty() {
+            return self.sources.is_empty();
+        }
+        all_in(&self.sources, &other.sources, SourcePattern::covers)
     }
 }
 
-/// Whether each of the others is covered by one of these.
+/// Checks whether each element of `other` is covered by an element of `one`.
 fn all_in<T>(one: &[Parsed<T>], other: &[Parsed<T>], covers: fn(&T, &T) -> bool) -> bool {
     other.iter().all(|other| one.iter().any(|one| covers(&one.0, &other.0)))
 }
 
-/// Whether one entry of a list has every source of another entry.
+/// Checks whether one entry of a list has every source of another entry.
 fn covers_source(one: &Value, other: &Value) -> bool {
-    let parsed = Parsed::<SourcePattern>::deserialize;
-    matches!((parsed(one), parsed(other)), (Ok(one), Ok(other)) if one.0.covers(&other.0))
+    match (Parsed::<SourcePattern>::deserialize(one), Parsed::<SourcePattern>::deserialize(other)) {
+        (Ok(one), Ok(other)) => one.0.covers(&other.0),
+        _ => false,
+    }
 }
 
 fn everything() -> Parsed<SourcePattern> {
     Parsed(SourcePattern::everything())
 }
 
-// The signature is that which serde wants.
+// serde needs a reference.
 fn is_false(value: &bool) -> bool {
     !value
 }

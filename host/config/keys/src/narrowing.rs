@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-/// Which values of a key count in the working directory's file.
+/// The values of a key that apply in the working directory's file.
 #[derive(Clone, Copy, Debug)]
 pub enum Narrowing {
     /// A table. Its keys have rules of their own.
@@ -36,23 +36,23 @@ pub enum Narrowing {
     Denials(&'static str),
     /// A value for each name, with this rule. New names are accepted, since they start nothing.
     Each(&'static Narrowing),
-    /// A list of the only things that are allowed. If the current list is empty, any list counts;
+    /// A list of the only things that are allowed. If the current list is empty, any list applies;
     /// otherwise only entries of the current list.
     Restricts,
-    /// Separate grants, or exceptions from denials. Those that are in both lists count.
+    /// Separate grants, or exceptions from denials. The entries that are in both lists apply.
     Subset,
     /// Grants that may contain each other. The function tells whether its first entry covers its
-    /// second. Those of either list that the other list covers count.
+    /// second. The entries of either list that the other list covers apply.
     Covered(fn(&Value, &Value) -> bool),
     /// Only `"approve"`.
     Approve,
-    /// This rule in a ceiling, and nothing in a working directory: other directories would lose
-    /// what they have, or a repository would write what a model obeys.
+    /// This rule in a ceiling, and no value in a working directory: other directories would lose
+    /// data, or a repository would write text that a model obeys.
     InCeiling(&'static Narrowing),
-    /// Nothing. A table of which only the reader knows the keys, and only the operator's own
+    /// No value. Only the reader of the table knows its keys, and only the operator's own
     /// configuration can set them.
     Free,
-    /// Nothing. Only the operator's own configuration can set the key.
+    /// No value. Only the operator's own configuration can set the key.
     Ignored,
 }
 

@@ -55,18 +55,21 @@ impl<'de> Deserialize<'de> for WrittenProxy {
                 "a proxy's user name and password can't be in this file: remove the key, and set HTTPS_PROXY in the environment to the whole address",
             ));
         }
-        let host =
-            written.strip_prefix("http://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
-        let valid = host
-            .and_then(|host| host_grant(host).ok())
-            .filter(|grant| grant.scheme.is_none() && !grant.host.as_str().contains('*'));
-        if valid.is_none() {
+        if !is_http_address(&written) {
             return Err(serde::de::Error::custom(
                 "takes the address of an HTTP proxy, as in \"http://proxy.example.com:3128\", or \"\" for none",
             ));
         }
         Ok(Self(written))
     }
+}
+
+/// Checks whether a text is `http://`, one host, and perhaps a port.
+fn is_http_address(text: &str) -> bool {
+    let Some(address) = text.strip_prefix("http://") else { return false };
+    let host = address.strip_suffix('/').unwrap_or(address);
+    let Ok(grant) = host_grant(host) else { return false };
+    grant.scheme.is_none() && !grant.host.as_str().contains('*')
 }
 
 inline_schema!(WrittenProxy, "Proxy", json_schema!({ "type": "string" }));
@@ -77,20 +80,20 @@ inline_schema!(WrittenProxy, "Proxy", json_schema!({ "type": "string" }));
 pub struct WithoutProxy(String);
 
 impl WithoutProxy {
-    /// As it was written.
+    /// Returns the text as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     fn is_valid(written: &str) -> bool {
-        match written.split_once('/') {
-            Some((address, length)) => is_range(address, length),
-            None if written == "*" || written.parse::<IpAddr>().is_ok() => true,
-            None => {
-                !written.contains(['*', '['])
-                    && HostPattern::new(written.strip_prefix('.').unwrap_or(written)).is_ok()
-            }
+        if let Some((address, length)) = written.split_once('/') {
+            return is_range(address, length);
         }
+        if written == "*" || written.parse::<IpAddr>().is_ok() {
+            return true;
+        }
+        let name = written.strip_prefix('.').unwrap_or(written);
+        !written.contains(['*', '[']) && HostPattern::new(name).is_ok()
     }
 }
 
@@ -107,12 +110,12 @@ impl<'de> Deserialize<'de> for WithoutProxy {
 }
 
 fn is_range(address: &str, length: &str) -> bool {
-    let most = match address.parse() {
+    let max_length = match address.parse() {
         Ok(IpAddr::V4(_)) => 32,
         Ok(IpAddr::V6(_)) => 128,
         Err(_) => return false,
     };
-    length.parse::<u8>().is_ok_and(|length| length <= most)
+    length.parse::<u8>().is_ok_and(|length| length <= max_length)
 }
 
 inline_schema!(WithoutProxy, "WithoutProxy", json_schema!({ "type": "string", "minLength": 1 }));

@@ -62,12 +62,12 @@ impl<'de> Deserialize<'de> for AllowedPath {
             }
 
             fn visit_str<E: serde::de::Error>(self, path: &str) -> Result<AllowedPath, E> {
-                checked(path.to_owned(), PathAccess::default())
+                check_path(path.to_owned(), PathAccess::default())
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<AllowedPath, A::Error> {
                 let Long { path, access } = Long::deserialize(MapAccessDeserializer::new(map))?;
-                checked(path, access)
+                check_path(path, access)
             }
         }
 
@@ -75,18 +75,23 @@ impl<'de> Deserialize<'de> for AllowedPath {
     }
 }
 
-fn checked<E: serde::de::Error>(path: String, access: PathAccess) -> Result<AllowedPath, E> {
+fn check_path<E: serde::de::Error>(path: String, access: PathAccess) -> Result<AllowedPath, E> {
     if path.is_empty() || path.contains('\0') {
         return Err(E::custom(
             "a path must not be empty or contain a NUL; the working directory is \".\"",
         ));
     }
-    if path.starts_with('~') && path != "~" && !path.starts_with("~/") {
+    if is_in_other_home(&path) {
         return Err(E::custom(format_args!(
             "{path:?}: the home of another user can't be named with `~`; write the path in full"
         )));
     }
     Ok(AllowedPath { path, access })
+}
+
+/// Checks whether a path begins with `~` and a name, which is the home of another user.
+fn is_in_other_home(path: &str) -> bool {
+    path.starts_with('~') && path != "~" && !path.starts_with("~/")
 }
 
 impl Serialize for AllowedPath {
@@ -138,11 +143,11 @@ pub enum PathGlobError {
 pub struct PathGlob(String);
 
 impl PathGlob {
-    /// A glob that can match something.
+    /// Makes a glob that can match a path.
     ///
     /// # Errors
     ///
-    /// If the glob is invalid, or can never match: in `deny_read` it would protect nothing.
+    /// The glob is invalid, or can never match: in `deny_read` it would protect nothing.
     pub fn new(pattern: impl Into<String>) -> Result<Self, PathGlobError> {
         let pattern = pattern.into();
         if pattern.is_empty() {
@@ -154,20 +159,20 @@ impl PathGlob {
         if pattern.split('/').any(|part| part == "..") {
             return Err(PathGlobError::Parent(pattern));
         }
-        if pattern.starts_with('~') && pattern != "~" && !pattern.starts_with("~/") {
+        if is_in_other_home(&pattern) {
             return Err(PathGlobError::OtherHome(pattern));
         }
         PathGlobs::new(vec![(pattern.clone(), String::new())])?;
         Ok(Self(pattern))
     }
 
-    /// One of Toolhold's default globs, without a check: defaults are made at every start, and
-    /// compiling a glob takes time. A test checks them.
+    /// Makes one of Toolhold's default globs, without a check: defaults are made at every start,
+    /// and compiling a glob takes time. A test checks them.
     pub(crate) fn known(pattern: &'static str) -> Self {
         Self(pattern.to_owned())
     }
 
-    /// As it was written.
+    /// Returns the text as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -52,7 +52,7 @@ impl WrittenPattern {
         Ok(Self(pattern))
     }
 
-    /// As it was written.
+    /// Returns the text as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }

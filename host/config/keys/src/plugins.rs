@@ -118,12 +118,13 @@ section! {
 }
 
 impl Plugin {
-    /// Keys in the plugin's store: one for each 256 bytes.
+    /// Returns the most keys in the plugin's store: one for each 256 bytes.
     pub fn store_keys(&self) -> u64 {
         self.store_mib.get() * 4096
     }
 
-    /// Documents in the plugin's index: 100,000 in the 16 MiB that a plugin usually gets.
+    /// Returns the most documents in the plugin's index: 100,000 in the 16 MiB that a plugin
+    /// usually gets.
     pub fn index_documents(&self) -> u64 {
         self.index_mib.get() * 6_250
     }
@@ -139,9 +140,9 @@ impl<'de> Deserialize<'de> for Sha256 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let written = String::deserialize(deserializer)?;
         let digits = written.strip_prefix("sha256:").unwrap_or(&written).to_ascii_lowercase();
-        let is_valid = digits.is_empty()
-            || digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        if !is_valid {
+        let is_hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let has_valid_length = digits.is_empty() || digits.len() == 64;
+        if !is_hexadecimal || !has_valid_length {
             return Err(serde::de::Error::custom(
                 "takes a SHA-256 of 64 hexadecimal digits, as `toolhold plugin inspect` prints it",
             ));

@@ -99,24 +99,24 @@ impl From<&Secret> for ServerSecret {
 }
 
 impl ServerSecret {
-    /// The sources that are named.
+    /// Returns the keys of the sources that are set.
     pub fn sources(&self) -> impl Iterator<Item = &'static str> {
-        let named = [
+        let sources = [
             ("env", self.env.is_some()),
             ("file", !self.file.is_empty()),
             ("command", !self.command.is_empty()),
         ];
-        named.into_iter().filter(|(_, is_named)| *is_named).map(|(name, _)| name)
+        sources.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key)
     }
 
-    /// The header that carries it, in lower case, and the text before it.
+    /// Returns the header that carries the secret, in lower case, and the text before the secret.
     pub fn placement(&self) -> (String, String) {
-        let name = self.header.as_ref().map_or_else(
-            || "authorization".to_owned(),
-            |header| header.as_str().to_ascii_lowercase(),
-        );
-        let usual = if name == "authorization" { "Bearer " } else { "" };
-        let prefix = self.prefix.as_ref().map_or(usual, Prefix::as_str).to_owned();
+        let name = match &self.header {
+            Some(header) => header.as_str().to_ascii_lowercase(),
+            None => "authorization".to_owned(),
+        };
+        let usual_prefix = if name == "authorization" { "Bearer " } else { "" };
+        let prefix = self.prefix.as_ref().map_or(usual_prefix, Prefix::as_str).to_owned();
         (name, prefix)
     }
 }
@@ -138,7 +138,7 @@ impl<'de> Deserialize<'de> for WrittenSecretHost {
 
 inline_schema!(WrittenSecretHost, "SecretHost", json_schema!({ "type": "string", "minLength": 1 }));
 
-/// Characters of a header's name, of a prefix, of a parameter's name, and of a path.
+/// Most characters of a header's name, of a prefix, of a parameter's name, and of a path.
 const MAX_TEXT: usize = 128;
 
 /// Headers about the transport, which Toolhold sets itself.
@@ -212,7 +212,7 @@ text!(
 );
 
 impl Secret {
-    /// The place of the secret in a request.
+    /// Returns the place of the secret in a request.
     pub fn placement(&self) -> Placement {
         if let Some(query) = &self.query {
             return Placement::Query { name: query.as_str().to_owned() };
@@ -221,55 +221,67 @@ impl Secret {
         Placement::Header { name, prefix }
     }
 
-    /// The rule for the requests that carry the secret.
+    /// Returns the rule for the requests that carry the secret.
     pub fn rule(&self, name: &str) -> Result<SecretRule, SecretHostError> {
+        let hosts = self.hosts.iter().map(|host| SecretHost::new(host.as_str()));
         Ok(SecretRule {
             name: name.to_owned(),
-            hosts: self
-                .hosts
-                .iter()
-                .map(|host| SecretHost::new(host.as_str()))
-                .collect::<Result<_, _>>()?,
+            hosts: hosts.collect::<Result<_, _>>()?,
             methods: self.methods.iter().map(|method| method.as_str().to_owned()).collect(),
             paths: self.paths.iter().map(|path| path.as_str().to_owned()).collect(),
             placement: self.placement(),
         })
     }
 
-    /// Whether one request could carry both secrets in the same place.
+    /// Checks whether one request could carry both secrets in the same place.
     pub fn conflicts_with(&self, other: &Self) -> bool {
-        let same_place = match (self.placement(), other.placement()) {
+        let have_same_place = match (self.placement(), other.placement()) {
             (Placement::Header { name, .. }, Placement::Header { name: other, .. }) => {
                 name == other
             }
             (Placement::Query { name }, Placement::Query { name: other }) => name == other,
             _ => false,
         };
-        let hosts = self.hosts.iter().any(|host| {
-            other.hosts.iter().any(|other| hosts_overlap(host.as_str(), other.as_str()))
-        });
-        let methods = self.methods.is_empty()
+        have_same_place
+            && any_pair(&self.hosts, &other.hosts, |one, other| {
+                hosts_overlap(one.as_str(), other.as_str())
+            })
+            && self.methods_overlap(other)
+            && self.paths_overlap(other)
+    }
+
+    /// Checks whether one method is that of both secrets. An empty list stands for all methods.
+    fn methods_overlap(&self, other: &Self) -> bool {
+        self.methods.is_empty()
             || other.methods.is_empty()
-            || self.methods.iter().any(|method| other.methods.contains(method));
-        let paths = self.paths.is_empty()
+            || self.methods.iter().any(|method| other.methods.contains(method))
+    }
+
+    /// Checks whether one path could be that of both secrets. An empty list stands for all paths.
+    fn paths_overlap(&self, other: &Self) -> bool {
+        self.paths.is_empty()
             || other.paths.is_empty()
-            || self.paths.iter().any(|path| {
-                other.paths.iter().any(|other| {
-                    is_below(path.as_str(), other.as_str())
-                        || is_below(other.as_str(), path.as_str())
-                })
-            });
-        same_place && hosts && methods && paths
+            || any_pair(&self.paths, &other.paths, |one, other| {
+                is_below(one.as_str(), other.as_str()) || is_below(other.as_str(), one.as_str())
+            })
     }
 }
 
-fn is_below(path: &str, above: &str) -> bool {
-    path.strip_prefix(above.trim_end_matches('/'))
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+/// Checks whether an element of one list fits an element of the other list.
+fn any_pair<T>(one: &[T], other: &[T], fits: fn(&T, &T) -> bool) -> bool {
+    one.iter().any(|one| other.iter().any(|other| fits(one, other)))
 }
 
-/// Whether some host could match both patterns. A `*` matches any text here, so the answer may be
-/// `true` for patterns that don't overlap.
+/// Checks whether a path is `above` or below it, in whole segments.
+fn is_below(path: &str, above: &str) -> bool {
+    match path.strip_prefix(above.trim_end_matches('/')) {
+        Some(below) => below.is_empty() || below.starts_with('/'),
+        None => false,
+    }
+}
+
+/// Checks whether a host could match both patterns. A `*` matches any text here, so the answer may
+/// be `true` for patterns that don't overlap.
 fn hosts_overlap(one: &str, other: &str) -> bool {
     let (Ok(one), Ok(other)) = (SecretHost::new(one), SecretHost::new(other)) else { return false };
     if one.port() != other.port() {
@@ -281,24 +293,28 @@ fn hosts_overlap(one: &str, other: &str) -> bool {
     let other_host = other.hosts().normal();
     let one = one_host.as_bytes();
     let other = other_host.as_bytes();
-    // For each prefix of `one`: whether it overlaps the current prefix of `other`.
+    // For each prefix of `one`, by its length: whether it overlaps the current prefix of `other`,
+    // which is empty at first.
     let mut overlaps = vec![true];
     for &letter in one {
-        overlaps.push(letter == b'*' && overlaps[overlaps.len() - 1]);
+        let shorter_overlaps = overlaps[overlaps.len() - 1];
+        overlaps.push(letter == b'*' && shorter_overlaps);
     }
-    for &theirs in other {
-        let mut next = vec![theirs == b'*' && overlaps[0]];
-        for (at, &ours) in one.iter().enumerate() {
-            let both = overlaps[at] && ours == theirs;
-            let stars = (ours == b'*' || theirs == b'*') && (next[at] || overlaps[at + 1]);
-            next.push(both || stars);
+    for &other_letter in other {
+        let mut next = vec![other_letter == b'*' && overlaps[0]];
+        for (index, &letter) in one.iter().enumerate() {
+            let is_same_letter = overlaps[index] && letter == other_letter;
+            // A `*` matches nothing, or one letter more of the other pattern.
+            let has_star = letter == b'*' || other_letter == b'*';
+            let star_overlaps = next[index] || overlaps[index + 1];
+            next.push(is_same_letter || (has_star && star_overlaps));
         }
         overlaps = next;
     }
     overlaps[one.len()]
 }
 
-/// Whether a key is in a table of secrets. Messages don't show its written value.
+/// Checks whether a key is in a table of secrets. Messages don't show its written value.
 pub fn is_in_secrets(path: &[String]) -> bool {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     matches!(

@@ -191,7 +191,7 @@ impl From<ProcessLimits> for confine::Limits {
 pub struct PresetName(&'static str);
 
 impl PresetName {
-    /// The preset with the name.
+    /// Returns the preset with the name.
     pub fn preset(self) -> Option<&'static Preset> {
         preset(self.0)
     }
@@ -200,11 +200,14 @@ impl PresetName {
 impl<'de> Deserialize<'de> for PresetName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let written = String::deserialize(deserializer)?;
-        preset(&written).map(|preset| Self(preset.name)).ok_or_else(|| {
-            let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-            let known = names.join(", ");
-            serde::de::Error::custom(format!("there is no preset `{written}`; the presets are: {known}. To grant a directory, use `allowed_paths`"))
-        })
+        if let Some(preset) = preset(&written) {
+            return Ok(Self(preset.name));
+        }
+        let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+        let known = names.join(", ");
+        Err(serde::de::Error::custom(format!(
+            "there is no preset `{written}`; the presets are: {known}. To grant a directory, use `allowed_paths`"
+        )))
     }
 }
 
@@ -219,25 +222,24 @@ pub struct VariableName(String);
 
 as_written!(VariableName);
 
-/// Characters of a variable's name.
+/// Most characters of a variable's name.
 const MAX_NAME: usize = 128;
 
 impl<'de> Deserialize<'de> for VariableName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
-        if name.is_empty()
-            || name.len() > MAX_NAME
-            || !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
-            || name.starts_with(|first: char| first.is_ascii_digit())
-        {
-            // A value must not appear in a message.
-            let name =
-                if name.contains('=') { name.split('=').next().unwrap_or_default() } else { &name };
-            return Err(serde::de::Error::custom(format!(
-                "`{name}` isn't a valid variable name: `env` takes names, as in \"DATABASE_URL\"; the values come from your environment"
-            )));
+        let has_valid_length = !name.is_empty() && name.len() <= MAX_NAME;
+        let has_valid_characters =
+            name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+        let begins_with_digit = name.starts_with(|first: char| first.is_ascii_digit());
+        if has_valid_length && has_valid_characters && !begins_with_digit {
+            return Ok(Self(name));
         }
-        Ok(Self(name))
+        // A value after a `=` must not appear in a message.
+        let shown = name.split('=').next().unwrap_or_default();
+        Err(serde::de::Error::custom(format!(
+            "`{shown}` isn't a valid variable name: `env` takes names, as in \"DATABASE_URL\"; the values come from your environment"
+        )))
     }
 }
 

@@ -23,7 +23,7 @@ macro_rules! inline_schema {
 macro_rules! as_written {
     ($type:ty) => {
         impl $type {
-            /// As it was written.
+            /// Returns the text as it was written.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

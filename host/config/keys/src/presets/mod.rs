@@ -286,54 +286,60 @@ pub const CREDENTIALS: [&str; 27] = [
     "$XDG_CONFIG_HOME/gcloud",
 ];
 
-/// The preset with a name.
+/// Returns the preset with this name.
 pub fn preset(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// A preset and all presets that it includes, each once.
+/// Returns a preset and all presets that it includes, each once.
 pub fn with_all(preset: &'static Preset) -> Vec<&'static Preset> {
     let mut all = vec![preset];
-    let mut next = 0;
-    while let Some(at) = all.get(next) {
-        let more: Vec<&Preset> = at.with.iter().filter_map(|name| self::preset(name)).collect();
-        for preset in more {
-            if !all.iter().any(|known| known.name == preset.name) {
-                all.push(preset);
+    let mut index = 0;
+    // The list grows meanwhile: an included preset may include others.
+    while index < all.len() {
+        for included in all[index].with.iter().filter_map(|name| self::preset(name)) {
+            if !all.iter().any(|known| known.name == included.name) {
+                all.push(included);
             }
         }
-        next += 1;
+        index += 1;
     }
     all
 }
 
 impl Preset {
-    /// Its places, each with the granted access.
+    /// Returns the places of the preset, each with the granted access.
     pub fn places(&self) -> impl Iterator<Item = (&'static str, TreeAccess)> + use<> {
         let writes = self.caches.iter().chain(self.writes).map(|place| (*place, TreeAccess::Write));
         writes.chain(self.reads.iter().map(|place| (*place, TreeAccess::Read)))
     }
 
-    /// The variables that its tool gets.
+    /// Returns the names of the variables that the preset's tool gets.
     pub fn variables(&self) -> impl Iterator<Item = &'static str> {
-        let roots = self.places().filter_map(|(place, _)| Some(root(place)?.0));
+        let roots = self.places().filter_map(|(place, _)| Some(split_root(place)?.0));
         self.variables.iter().copied().chain(roots)
     }
 }
 
-/// The variable with which a place begins, and the rest.
-fn root(place: &'static str) -> Option<(&'static str, &'static str)> {
+/// Splits a place into the variable with which it begins, and the path below. Returns `None` if the
+/// place begins with another text.
+fn split_root(place: &'static str) -> Option<(&'static str, &'static str)> {
     let place = place.strip_prefix('$')?;
     Some(place.split_once('/').unwrap_or((place, "")))
 }
 
-/// A place if no variable changes it: `~/.cargo/registry`.
+/// Returns the place that a variable stands for if it isn't set.
+fn default_root(variable: &str) -> Option<&'static str> {
+    let (_, default) = ROOTS.iter().find(|(name, _)| *name == variable)?;
+    Some(default)
+}
+
+/// Returns a place as it is if no variable changes it: `~/.cargo/registry`.
 pub fn usual(place: &'static str) -> String {
-    let known = root(place)
-        .and_then(|(name, rest)| Some((ROOTS.iter().find(|(known, _)| *known == name)?.1, rest)));
-    match known {
-        Some((default, "")) => usual(default),
-        Some((default, rest)) => format!("{}/{rest}", usual(default)),
+    let Some((variable, below)) = split_root(place) else { return place.to_owned() };
+    match default_root(variable) {
+        Some(default) if below.is_empty() => usual(default),
+        Some(default) => format!("{}/{below}", usual(default)),
         None => place.to_owned(),
     }
 }
@@ -348,21 +354,20 @@ pub struct Roots<'r> {
 }
 
 impl Roots<'_> {
-    /// The path of a place. `None` if it begins with an unknown variable.
+    /// Returns the path of a place, or `None` if it begins with an unknown variable.
     pub fn find(&self, place: &'static str) -> Option<PathBuf> {
-        if let Some(rest) = place.strip_prefix("~/") {
-            return Some(self.home.join(rest));
+        if let Some(below) = place.strip_prefix("~/") {
+            return Some(self.home.join(below));
         }
-        let (name, rest) = root(place)?;
-        let set = self.variables.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let root = match set {
-            Some(path) => path,
-            None => self.find(ROOTS.iter().find(|(known, _)| *known == name)?.1)?,
+        let (variable, below) = split_root(place)?;
+        let root = match self.variables.get(variable) {
+            Some(value) if Path::new(value).is_absolute() => PathBuf::from(value),
+            _ => self.find(default_root(variable)?)?,
         };
-        Some(if rest.is_empty() { root } else { root.join(rest) })
+        Some(if below.is_empty() { root } else { root.join(below) })
     }
 
-    /// The existing trees that a preset grants, by their real paths. Makes missing caches.
+    /// Returns the existing trees that a preset grants, by their real paths. Makes missing caches.
     ///
     /// `trusted` returns the real path of an existing path, or `None` if tools may have made a link
     /// there. The returned path is granted: it isn't followed a second time. A place that contains
@@ -399,7 +404,7 @@ impl Roots<'_> {
         }
     }
 
-    /// The existing paths with credentials, by their real paths.
+    /// Returns the existing paths with credentials, by their real paths.
     pub fn credentials(&self) -> Vec<PathBuf> {
         // Most places are missing. One system call shows that, and a search for links would take
         // one for each folder above.
