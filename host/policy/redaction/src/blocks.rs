@@ -15,7 +15,7 @@ const MAX_FIRST_LINE: usize = 128;
 /// Lines in a row after which a block ends, if they are neither a header nor part of a key.
 const MAX_OTHER_LINES: usize = 3;
 
-/// The key whose block begins at the `-BE` at `at`, up to its end or the end of the text.
+/// Returns the key whose block begins at the `-BE` at `at`, up to its end or the end of the text.
 pub(super) fn block_from_begin(text: &[u8], at: usize) -> Option<Found> {
     let start = at + 1 - dashes_before(text, at + 1);
     let label = text[at + 1..].strip_prefix(b"BEGIN")?;
@@ -36,8 +36,10 @@ pub(super) fn block_from_begin(text: &[u8], at: usize) -> Option<Found> {
             break;
         }
         let length = run(line);
+        // The last line of a key may be short.
         let is_last = length > 0 && key_length > 0 && other_lines == 0;
-        if length >= 16 || is_last && only_numbered(line, length) {
+        let is_key_line = length >= 16 || (is_last && only_numbered(line, length));
+        if is_key_line {
             key_length += length;
             other_lines = 0;
             end = at + line.trim_ascii_end().len() - trailing(line);
@@ -49,19 +51,22 @@ pub(super) fn block_from_begin(text: &[u8], at: usize) -> Option<Found> {
     (key_length >= MIN_KEY).then_some(Found { start, end, kind: mark::PRIVATE_KEY })
 }
 
-/// The first line of the last block of a text, if a key is found in it and it goes on at the end.
+/// Returns the first line of the last block of a text, if a key is found in it and it goes on at
+/// the end.
 pub(super) fn open_block(text: &str) -> Option<Range<usize>> {
-    let found = block_from_begin(text.as_bytes(), text.rfind("-BEGIN")?)?;
-    let key = &text[found.start..found.end];
-    let rest = &text[found.end..];
-    let goes_on = !key.contains("-----END") && rest.lines().count() <= MAX_OTHER_LINES;
-    let (first, next) = line(text.as_bytes(), found.start);
+    let block = block_from_begin(text.as_bytes(), text.rfind("-BEGIN")?)?;
+    let has_end = text[block.start..block.end].contains("-----END");
+    let lines_after = text[block.end..].lines().count();
+    if has_end || lines_after > MAX_OTHER_LINES {
+        return None;
+    }
+    let (first_line, next) = line(text.as_bytes(), block.start);
     // The line of a key that begins elsewhere isn't longer.
-    (goes_on && first.len() <= MAX_FIRST_LINE).then_some(found.start..next)
+    (first_line.len() <= MAX_FIRST_LINE).then_some(block.start..next)
 }
 
-/// The key whose block ends with the `-EN` at `at`, and begins before the text. The text before
-/// `from` is already examined.
+/// Returns the key whose block ends with the `-EN` at `at`, and begins before the text. The text
+/// before `from` is already examined.
 pub(super) fn block_from_end(text: &[u8], at: usize, from: usize) -> Option<Found> {
     let label = text[at + 1..].strip_prefix(b"END")?;
     let end = at + 4 + key_label_length(label)?;
@@ -80,14 +85,17 @@ pub(super) fn block_from_end(text: &[u8], at: usize, from: usize) -> Option<Foun
     let mut key_length = 0;
     while line_start > from {
         let before = &text[from..line_start - 1];
-        let begin = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let line = &before[begin..];
+        let line_offset = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let line = &before[line_offset..];
         let length = run(line);
-        if length < 16 && !(key_length == 0 && length > 0 && only_numbered(line, length)) {
+        // The last line of a key may be short. The lines are read backwards.
+        let is_last = key_length == 0 && length > 0;
+        let is_key_line = length >= 16 || (is_last && only_numbered(line, length));
+        if !is_key_line {
             break;
         }
         key_length += length;
-        line_start = from + begin;
+        line_start = from + line_offset;
         start = Some(line_start + line.trim_ascii_end().len() - trailing(line) - length);
     }
     if key_length < MIN_KEY {
@@ -111,11 +119,14 @@ pub(super) const BEGINNINGS: [&str; 9] = [
     "MII",
 ];
 
-/// The key that begins at `at` without a header line: in the output of a search, or in a part of a
-/// file.
+/// Returns the key that begins at `at` without a header line: in the output of a search, or in a
+/// part of a file.
 pub(super) fn headless(text: &[u8], at: usize) -> Option<Found> {
     let known = BEGINNINGS.iter().find(|known| text[at..].starts_with(known.as_bytes()))?;
-    if !begins(text, at) || *known == "MII" && !is_rsa(&text[at..]) {
+    if !begins(text, at) {
+        return None;
+    }
+    if *known == "MII" && !is_rsa(&text[at..]) {
         return None;
     }
     let length = text[at..].iter().take_while(|byte| is_base64(**byte)).count();
@@ -126,26 +137,27 @@ pub(super) fn headless(text: &[u8], at: usize) -> Option<Found> {
     // If nothing follows the key in its line, the next lines belong to it too, as long as they are
     // full. Its last line may be shorter.
     let mut end = at + length;
-    let (rest, mut next) = line(&text[..text.len().min(end + 16)], end);
-    let mut whole = trailing(rest) == rest.trim_ascii_end().len();
-    while whole && next < text.len() {
+    let (line_rest, mut next) = line(&text[..text.len().min(end + 16)], end);
+    let mut goes_on = trailing(line_rest) == line_rest.trim_ascii_end().len();
+    while goes_on && next < text.len() {
         let (line, after) = line(text, next);
         count_examined(after - next);
         let length = run(line);
-        let full = length >= MIN_KEY;
-        // A line with a mark doesn't end the key.
-        whole = full || mark::around(line, 0, line.len()).count() > 1;
-        if full || line.trim_ascii_end().ends_with(b"=") && only_numbered(line, length) {
+        let is_full = length >= MIN_KEY;
+        let is_last = line.trim_ascii_end().ends_with(b"=") && only_numbered(line, length);
+        if is_full || is_last {
             end = next + line.trim_ascii_end().len() - trailing(line);
         }
+        // A line with a mark doesn't end the key.
+        goes_on = is_full || mark::around(line, 0, line.len()).count() > 1;
         next = after;
     }
     Some(Found { start: at, end, kind: mark::PRIVATE_KEY })
 }
 
-/// Whether a text that begins with `MII` is an RSA key (PKCS #1 or #8, in DER): a sequence with its
-/// length, the version 0, and then a number of more than 127 bytes, or the algorithm. Certificates
-/// and public keys begin differently.
+/// Checks whether a text that begins with `MII` is an RSA key (PKCS #1 or #8, in DER): a sequence
+/// with its length, the version 0, and then a number of more than 127 bytes, or the algorithm.
+/// Certificates and public keys begin differently.
 fn is_rsa(text: &[u8]) -> bool {
     let Some([_, _, _, _, _, b'A' | b'Q' | b'g' | b'w', b'I', b'B', rest @ ..]) =
         text.first_chunk::<12>()
@@ -163,8 +175,8 @@ fn dashes_before(text: &[u8], at: usize) -> usize {
     text[..at].iter().rev().take(5).take_while(|byte| **byte == b'-').count()
 }
 
-/// Length of the label of a private key with its closing dashes: ` RSA PRIVATE KEY-----`. `None`
-/// for other labels.
+/// Returns the length of the label of a private key with its closing dashes: ` RSA PRIVATE
+/// KEY-----`. Returns `None` for other labels.
 fn key_label_length(label: &[u8]) -> Option<usize> {
     let words = label
         .iter()
@@ -173,15 +185,15 @@ fn key_label_length(label: &[u8]) -> Option<usize> {
             byte.is_ascii_uppercase() || byte.is_ascii_digit() || matches!(byte, b' ' | b'+' | b'_')
         })
         .count();
-    let private = label[..words]
+    let is_private = label[..words]
         .windows(11)
         .any(|window| window.starts_with(b"PRIVATE") && window.ends_with(b"KEY"));
     let dashes = label[words..].iter().take(5).take_while(|byte| **byte == b'-').count();
-    (private && dashes >= 4).then_some(words + dashes)
+    (is_private && dashes >= 4).then_some(words + dashes)
 }
 
-/// The line that begins at `at`, and the start of the next line. An escaped line end `\n` counts
-/// too.
+/// Returns the line that begins at `at`, and the start of the next line. An escaped line end `\n`
+/// counts too.
 fn line(text: &[u8], at: usize) -> (&[u8], usize) {
     // No key has a longer line. The bound keeps the time linear for a text without line ends.
     let rest = &text[at..text.len().min(at + 16 * 1024)];
@@ -197,13 +209,15 @@ fn line(text: &[u8], at: usize) -> (&[u8], usize) {
     (rest, at + rest.len())
 }
 
-/// Number of base64 characters at the end of a line, without trailing quotes and signs of a
-/// programming language.
+/// Returns the number of base64 characters at the end of a line, without trailing quotes and signs
+/// of a programming language.
 fn run(line: &[u8]) -> usize {
     let line = &line[..line.trim_ascii_end().len() - trailing(line)];
     line.iter().rev().take_while(|byte| is_base64(**byte)).count()
 }
 
+/// Returns the number of bytes of quotes and signs of a programming language at the end of a line,
+/// before its white space.
 fn trailing(line: &[u8]) -> usize {
     let line = line.trim_ascii_end();
     let quotes = line
@@ -212,19 +226,19 @@ fn trailing(line: &[u8]) -> usize {
         .take(8)
         .take_while(|byte| matches!(byte, b'"' | b'\'' | b',' | b'\\' | b' ' | b';' | b'`'))
         .count();
-    let plus = line[..line.len() - quotes].ends_with(b"\" +")
-        || line[..line.len() - quotes].ends_with(b"' +");
-    if plus { quotes + 3 } else { quotes }
+    let before_quotes = &line[..line.len() - quotes];
+    let has_plus = before_quotes.ends_with(b"\" +") || before_quotes.ends_with(b"' +");
+    if has_plus { quotes + 3 } else { quotes }
 }
 
-/// Whether only a line number, a file name or a sign comes before the last `run` characters of a
-/// line.
+/// Checks whether only a line number, a file name or a sign comes before the last `run` characters
+/// of a line.
 fn only_numbered(line: &[u8], run: usize) -> bool {
     let line = &line[..line.trim_ascii_end().len() - trailing(line)];
     let before = &line[..line.len() - run];
     before.ends_with(b" ") || before.iter().all(|byte| !byte.is_ascii_alphabetic())
 }
 
-fn position(text: &[u8], what: &[u8]) -> Option<usize> {
-    text.windows(what.len()).position(|window| window == what)
+fn position(text: &[u8], searched: &[u8]) -> Option<usize> {
+    text.windows(searched.len()).position(|window| window == searched)
 }

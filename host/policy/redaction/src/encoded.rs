@@ -28,9 +28,9 @@ const MAX_WORD: usize = 8192;
 /// Number of nested encodings that are decoded.
 const DEPTH: u8 = 2;
 
-/// The runs of base64 in `text` that hold secrets after decoding, or that are lines of a private
-/// key, since they are in its file. `taken`: secrets that were found before, in order. They are
-/// skipped.
+/// Returns the runs of base64 in `text` that hold secrets after decoding, or that are lines of a
+/// private key, since they are in its file. `taken` are the secrets found before, in order. They
+/// are skipped.
 pub(super) fn base64(
     text: &[u8],
     taken: &[Found],
@@ -56,32 +56,39 @@ pub(super) fn base64(
             continue;
         }
         let is_key_line = end - start >= blocks::MIN_KEY && keys(start) == Keys::PrivateKey;
-        let secret = is_key_line.then_some((start, mark::PRIVATE_KEY)).or_else(|| {
-            // As a text, since that is searched many bytes at a time. It is ASCII.
-            let run = std::str::from_utf8(&text[start..end]).unwrap_or_default();
-            let after_slashes = run.match_indices('/').map(|(at, _)| start + at + 1);
-            let starts = std::iter::once(start)
-                .chain(after_slashes)
-                .filter(|start| decodes_to_text(&text[*start..end]))
-                .take(MAX_STARTS);
-            starts
-                .map(|start| Some((start, kind_in_base64(&text[start..end], find, depth)?)))
-                .find_map(|secret| secret)
-        });
-        if let Some((start, kind)) = secret {
-            found.push(Found { start, end, kind });
+        if is_key_line {
+            found.push(Found { start, end, kind: mark::PRIVATE_KEY });
+        } else if let Some(secret) = secret_in_run(text, start, end, find, depth) {
+            found.push(secret);
         }
     }
     found
 }
 
-/// Kind of the first secret in a run of base64.
+/// Returns the part of a run of base64, up to its end, that holds a secret after decoding.
+fn secret_in_run(text: &[u8], start: usize, end: usize, find: Find, depth: u8) -> Option<Found> {
+    // A `str` is searched many bytes at a time. The run is ASCII.
+    let run = std::str::from_utf8(&text[start..end]).unwrap_or_default();
+    let after_slashes = run.match_indices('/').map(|(slash, _)| start + slash + 1);
+    let starts = std::iter::once(start)
+        .chain(after_slashes)
+        .filter(|start| decodes_to_text(&text[*start..end]))
+        .take(MAX_STARTS);
+    for start in starts {
+        if let Some(kind) = kind_in_base64(&text[start..end], find, depth) {
+            return Some(Found { start, end, kind });
+        }
+    }
+    None
+}
+
+/// Returns the kind of the first secret in a run of base64.
 fn kind_in_base64(run: &[u8], find: Find, depth: u8) -> Option<&'static str> {
-    let mut rest = run;
-    while rest.len() >= MIN_RUN {
-        let (now, later) = rest.split_at(rest.len().min(MAX_DECODED));
-        rest = later;
-        let Some(plain) = decoded(now) else { continue };
+    for chunk in run.chunks(MAX_DECODED) {
+        if chunk.len() < MIN_RUN {
+            return None;
+        }
+        let Some(plain) = decoded(chunk) else { continue };
         if let Some(found) = find(&plain, &|_| Keys::Text, depth + 1).first() {
             return Some(found.kind);
         }
@@ -93,17 +100,18 @@ const fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
 }
 
-/// The first run of at least [`MIN_UNPADDED`] characters of base64 from `at` on.
+/// Returns the first run of at least [`MIN_UNPADDED`] characters of base64 from `at` on.
 pub(super) fn next_run(text: &[u8], mut at: usize) -> Option<(usize, usize)> {
-    let mut before = 0;
+    let mut bits_before = 0;
     while at < text.len() {
-        let now = base64_bits(text, at);
-        // A bit stays for each place where as many ones begin: 2, 4, 8, 16, 22.
-        let mut starts = u128::from(now) << 64 | u128::from(before);
+        let bits = base64_bits(text, at);
+        // After each step, a bit stays where at least 2, 4, 8, 16 or 22 ones begin.
+        let mut starts = u128::from(bits) << 64 | u128::from(bits_before);
         for shift in [1, 2, 4, 8, MIN_UNPADDED - 16] {
             starts &= starts >> shift;
         }
         if starts != 0 {
+            // The lowest bit is 64 bytes before `at`.
             let start = at + starts.trailing_zeros() as usize - 64;
             let mut end = start + MIN_UNPADDED;
             loop {
@@ -114,14 +122,14 @@ pub(super) fn next_run(text: &[u8], mut at: usize) -> Option<(usize, usize)> {
                 }
             }
         }
-        before = now;
+        bits_before = bits;
         at += 64;
     }
     None
 }
 
-/// Which of the 64 bytes from `at` on are base64, the first one in the lowest bit. Without a branch
-/// for each byte, so that many are decided on together.
+/// Returns one bit for each of the 64 bytes from `at` on: 1 if the byte is base64. The first byte
+/// has the lowest bit. There is no branch for each byte, so the processor takes many at a time.
 fn base64_bits(text: &[u8], at: usize) -> u64 {
     let rest = text.get(at..).unwrap_or_default();
     let mut padded = [0; 64];
@@ -139,7 +147,8 @@ fn bits_of(eight: [u8; 8]) -> u64 {
     u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
-/// Whether the first bytes of a run decode to text. Names and hashes are base64 too, but don't.
+/// Checks whether the first bytes of a run decode to text. Names and hashes are base64 too, but
+/// don't.
 fn decodes_to_text(run: &[u8]) -> bool {
     let Some(first) = run.first_chunk::<8>() else { return false };
     let mut plain = [0; 6];
@@ -151,7 +160,7 @@ fn decodes_to_text(run: &[u8]) -> bool {
     length == 6 && plain.iter().all(is_text)
 }
 
-/// The text of a run of base64, in either alphabet. `None` if it isn't text.
+/// Returns the text of a run of base64, in either alphabet. Returns `None` if it isn't text.
 pub(super) fn decoded(run: &[u8]) -> Option<String> {
     if !decodes_to_text(run) {
         return None;
@@ -194,8 +203,8 @@ fn decode(run: &[u8], mut put: impl FnMut(u8)) {
     }
 }
 
-/// The secrets in the percent-encoded word around `at`, and the end of the word. The text before
-/// `from` is already examined.
+/// Returns the secrets in the percent-encoded word around `at`, and the end of the word. The text
+/// before `from` is already examined.
 pub(super) fn percent(
     text: &str,
     at: usize,
@@ -208,8 +217,9 @@ pub(super) fn percent(
     if depth >= DEPTH || hex(bytes, at + 2).is_none() {
         return None;
     }
-    let before = bytes[from..at].iter().rev().take(256).take_while(|byte| is_word_byte(**byte));
-    let start = text.ceil_char_boundary(at - before.count());
+    let bytes_before = bytes[from..at].iter().rev().take(256);
+    let before_length = bytes_before.take_while(|byte| is_word_byte(**byte)).count();
+    let start = text.ceil_char_boundary(at - before_length);
     let length = bytes[at..]
         .iter()
         .enumerate()
@@ -221,35 +231,39 @@ pub(super) fn percent(
         })
         .count();
     let end = text.floor_char_boundary(at + length);
-    let mut plain = Vec::with_capacity(end - start);
-    let mut places = Vec::with_capacity(end - start + 1);
-    let mut raw = start;
-    while raw < end {
-        places.push(raw);
-        match (bytes[raw], hex(bytes, raw + 1), hex(bytes, raw + 2)) {
-            (b'%', Some(high), Some(low)) if raw + 2 < end => {
-                plain.push((high * 16 + low) as u8);
-                raw += 3;
+
+    let mut decoded_bytes = Vec::with_capacity(end - start);
+    // The offset in `text` of each decoded byte, and of the end.
+    let mut offsets = Vec::with_capacity(end - start + 1);
+    let mut next = start;
+    while next < end {
+        offsets.push(next);
+        match (bytes[next], hex(bytes, next + 1), hex(bytes, next + 2)) {
+            (b'%', Some(high), Some(low)) if next + 2 < end => {
+                decoded_bytes.push((high * 16 + low) as u8);
+                next += 3;
             }
             (byte, ..) => {
-                plain.push(byte);
-                raw += 1;
+                decoded_bytes.push(byte);
+                next += 1;
             }
         }
     }
-    places.push(end);
+    offsets.push(end);
     count_examined(end - start);
+
     // Bytes that aren't text become `?`, so that every byte keeps its place.
-    let plain = String::from_utf8(plain).unwrap_or_else(|error| {
+    let word = String::from_utf8(decoded_bytes).unwrap_or_else(|error| {
         let bytes = error.into_bytes().into_iter();
         bytes.map(|byte| if byte.is_ascii() { char::from(byte) } else { '?' }).collect()
     });
     let place = keys(start);
-    let found = find(&plain, &|_| place, depth + 1)
-        .into_iter()
-        .map(|found| Found { start: places[found.start], end: places[found.end], ..found })
-        .collect();
-    Some((found, end))
+    let mut secrets = find(&word, &|_| place, depth + 1);
+    for secret in &mut secrets {
+        secret.start = offsets[secret.start];
+        secret.end = offsets[secret.end];
+    }
+    Some((secrets, end))
 }
 
 fn hex(bytes: &[u8], at: usize) -> Option<u32> {

@@ -6,20 +6,20 @@ use super::found::Found;
 use super::keys::{self, Keys};
 use super::{blocks, encoded, mark, multiline, places, shapes};
 
-/// The secrets in `text`, in order and without overlap. `keys` returns the kind of the place at the
-/// offset of a key. `depth`: how often the text was decoded.
+/// Returns the secrets in `text`, in order and without overlap. `keys` returns the kind of the
+/// place at the offset of a key. `depth` is the number of times that the text was decoded.
 pub(super) fn find(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
-    let mut found = scan(text, keys, depth, next_trigger);
-    let hidden = encoded::base64(text.as_bytes(), &found, find, keys, depth);
-    if !hidden.is_empty() {
-        found.extend(hidden);
-        found.sort_unstable_by_key(|found| found.start);
+    let mut secrets = scan(text, keys, depth, next_trigger);
+    let encoded_secrets = encoded::base64(text.as_bytes(), &secrets, find, keys, depth);
+    if !encoded_secrets.is_empty() {
+        secrets.extend(encoded_secrets);
+        secrets.sort_unstable_by_key(|secret| secret.start);
     }
-    found
+    secrets
 }
 
-/// `next` returns the next place from an offset on that has to be checked. It may return places
-/// where nothing begins, but has to return every other one.
+/// Finds the secrets that are not in base64. `next` returns the next offset at which a secret may
+/// begin. It may return offsets where no secret begins, but must not skip one where a secret does.
 pub(super) fn scan(
     text: &str,
     keys: &dyn Fn(usize) -> Keys,
@@ -27,50 +27,62 @@ pub(super) fn scan(
     next: impl Fn(&[u8], usize) -> Option<usize>,
 ) -> Vec<Found> {
     let bytes = text.as_bytes();
-    let mut found: Vec<Found> = Vec::new();
+    let mut secrets: Vec<Found> = Vec::new();
     // The text before `from` is already examined, so that a percent-encoded word is decoded once.
     let mut from = 0;
     let mut at = 0;
-    while let Some(place) = next(bytes, at) {
-        at = place;
-        match bytes[at] {
-            b'[' => {
-                let length = mark::length(&bytes[at..]);
-                at += length.max(1);
-                from = if length > 0 { at } else { from };
-                continue;
+
+    while let Some(trigger) = next(bytes, at) {
+        at = trigger;
+
+        if bytes[at] == b'[' {
+            let mark_length = mark::length(&bytes[at..]);
+            at += mark_length.max(1);
+            if mark_length > 0 {
+                from = at;
             }
-            b'%' if PERCENT.iter().any(|known| bytes[at..].starts_with(*known)) => {
-                if let Some((within, end)) = encoded::percent(text, at, from, find, keys, depth) {
-                    found.extend(within);
-                    (from, at) = (end, end);
-                    continue;
-                }
-            }
-            _ => {}
+            continue;
         }
+
+        let is_percent_sign = PERCENT.iter().any(|sign| bytes[at..].starts_with(*sign));
+        if is_percent_sign
+            && let Some((word_secrets, end)) = encoded::percent(text, at, from, find, keys, depth)
+        {
+            secrets.extend(word_secrets);
+            from = end;
+            at = end;
+            continue;
+        }
+
         match secret_at(text, at, from, keys) {
             Some(secret) if secret.start >= from => {
-                (from, at) = (secret.end, secret.end);
-                add_without_marks(bytes, secret, &mut found);
+                from = secret.end;
+                at = secret.end;
+                add_without_marks(bytes, secret, &mut secrets);
             }
             _ => at += 1,
         }
     }
-    found
+    secrets
 }
 
 /// Adds a secret, or its parts before, between and after marks.
-fn add_without_marks(bytes: &[u8], secret: Found, found: &mut Vec<Found>) {
-    for (start, end) in mark::around(bytes, secret.start, secret.end) {
-        let whole = (start, end) == (secret.start, secret.end);
-        let (start, end) = if whole { (start, end) } else { multiline::trimmed(bytes, start, end) };
-        if whole || bytes[start..end].iter().any(|byte| !byte.is_ascii_punctuation()) {
-            found.push(Found { start, end, ..secret });
+fn add_without_marks(bytes: &[u8], secret: Found, secrets: &mut Vec<Found>) {
+    for (part_start, part_end) in mark::around(bytes, secret.start, secret.end) {
+        let has_no_mark = part_start == secret.start && part_end == secret.end;
+        if has_no_mark {
+            secrets.push(secret);
+            continue;
+        }
+        let (start, end) = multiline::trimmed(bytes, part_start, part_end);
+        let is_punctuation = bytes[start..end].iter().all(u8::is_ascii_punctuation);
+        if !is_punctuation {
+            secrets.push(Found { start, end, kind: secret.kind });
         }
     }
 }
 
+/// Returns the secret whose trigger is at `at`. The text before `from` is already examined.
 fn secret_at(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
     let bytes = text.as_bytes();
     let three = [bytes[at], bytes[at + 1], bytes[at + 2]];
@@ -84,21 +96,35 @@ fn secret_at(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -> Keys) -
         b"-us" => shapes::mailchimp(bytes, at),
         b"eyJ" => shapes::jwt(bytes, at),
         b"b3B" | b"MHc" | b"MIG" | b"MIH" | b"MC4" | b"MII" => blocks::headless(bytes, at),
-        _ => {
-            let found = shapes::at(bytes, at).or_else(|| {
-                shapes::begins_discord(three).then(|| shapes::discord(bytes, at)).flatten()
-            });
-            found.or_else(|| match three.map(|byte| byte.to_ascii_lowercase()) {
-                lower if lower == *b"bea" || lower == *b"bas" => {
-                    places::scheme(bytes, at).or_else(|| keys::pair(text, at, keys))
-                }
-                lower if KEYS.contains(&lower) => {
-                    keys::pair(text, at, keys).or_else(|| places::netrc(bytes, at))
-                }
-                _ => None,
-            })
-        }
+        _ => prefix_or_key(text, at, three, keys),
     }
+}
+
+/// Returns the secret whose prefix, scheme or key begins at `at` with these `three` bytes.
+fn prefix_or_key(
+    text: &str,
+    at: usize,
+    three: [u8; 3],
+    keys: &dyn Fn(usize) -> Keys,
+) -> Option<Found> {
+    let bytes = text.as_bytes();
+    if let Some(secret) = shapes::at(bytes, at) {
+        return Some(secret);
+    }
+    if shapes::begins_discord(three)
+        && let Some(secret) = shapes::discord(bytes, at)
+    {
+        return Some(secret);
+    }
+
+    let lower = three.map(|byte| byte.to_ascii_lowercase());
+    if lower == *b"bea" || lower == *b"bas" {
+        return places::scheme(bytes, at).or_else(|| keys::pair(text, at, keys));
+    }
+    if KEYS.contains(&lower) {
+        return keys::pair(text, at, keys).or_else(|| places::netrc(bytes, at));
+    }
+    None
 }
 
 /// The first three letters of the words of keys, in lower case.
@@ -153,18 +179,19 @@ impl Triggers {
         ]);
     }
 
-    /// Whether one of the groups may begin at one of the places of a part, of which the last two
-    /// bytes are only looked at behind the others.
+    /// Checks whether one of the groups may begin in a part. A group has three bytes, so none
+    /// begins at the last two bytes of the part.
     fn may_begin(&self, part: &[u8]) -> bool {
         let any = part.windows(3).fold(0, |any, three| {
-            any | self.sets(three[0])
-                & self.sets(three[1]) >> Self::SETS
-                & self.sets(three[2]) >> (2 * Self::SETS)
+            let first = self.sets(three[0]);
+            let second = self.sets(three[1]) >> Self::SETS;
+            let third = self.sets(three[2]) >> (2 * Self::SETS);
+            any | (first & second & third)
         });
         any & Self::MASK != 0
     }
 
-    /// The sets in which a group has this byte.
+    /// Returns the sets in which a group has this byte.
     fn sets(&self, byte: u8) -> u64 {
         self.0[byte as usize]
     }
@@ -226,7 +253,7 @@ const fn three(word: &[u8]) -> [u8; 3] {
     [word[0], word[1], word[2]]
 }
 
-/// The first place from `at` on where a trigger may begin.
+/// Returns the first place from `at` on where a trigger may begin.
 pub(super) fn next_trigger(bytes: &[u8], mut at: usize) -> Option<usize> {
     /// Places that are decided on together.
     const TOGETHER: usize = 8;
@@ -236,6 +263,6 @@ pub(super) fn next_trigger(bytes: &[u8], mut at: usize) -> Option<usize> {
         }
         at += TOGETHER;
     }
-    let rest = bytes.get(at..)?.windows(3).position(|three| TRIGGERS.may_begin(three))?;
-    Some(at + rest)
+    let offset = bytes.get(at..)?.windows(3).position(|three| TRIGGERS.may_begin(three))?;
+    Some(at + offset)
 }

@@ -38,8 +38,8 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// The kind of place for the entries of a list. A list of tokens may be a list of words, so
-    /// only clear secrets count in it.
+    /// Returns the kind of place for the entries of a list. A list of tokens may be a list of
+    /// words, so only clear secrets count in it.
     pub(super) fn list_place(self, place: Keys) -> Keys {
         if self == TOKEN { place.min(Keys::Text) } else { place }
     }
@@ -70,21 +70,133 @@ pub(super) const WORDS: [&str; 9] = [
     "session",
 ];
 
-/// The kind of secret that the name of a setting, a field, a header or a variable says. `None` if
-/// it isn't secret.
+/// Words before `token` with which it is a place in a list, or a result of a parser.
+const NOT_SECRET_TOKENS: [&str; 12] = [
+    "next",
+    "page",
+    "continuation",
+    "cancellation",
+    "start",
+    "end",
+    "stop",
+    "last",
+    "first",
+    "pad",
+    "eos",
+    "bos",
+];
+
+/// Words before `key` with which it is secret.
+const SECRET_KEYS: [&str; 21] = [
+    "api",
+    "access",
+    "secret",
+    "private",
+    "signing",
+    "encryption",
+    "auth",
+    "account",
+    "master",
+    "service",
+    "user",
+    "app",
+    "application",
+    "client",
+    "deploy",
+    "license",
+    "ssh",
+    "admin",
+    "shared",
+    "hmac",
+    "session",
+];
+
+/// Returns the kind of secret that the name of a setting, a field, a header or a variable says.
+/// Returns `None` if the name doesn't say that its value is secret.
 pub(super) fn kind_of(key: &str) -> Option<Kind> {
-    let mut words = [""; 24];
-    let mut count = 0;
-    let mut start = 0;
-    let bytes = key.as_bytes();
-    for at in 0..=bytes.len() {
-        let apart = bytes.get(at).is_none_or(|byte| !byte.is_ascii_alphanumeric());
-        // `apiKey` is two words, and so is `APIKey`.
-        let hump = at > start
-            && bytes.get(at).is_some_and(u8::is_ascii_uppercase)
-            && (bytes[at - 1].is_ascii_lowercase()
-                || bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase));
-        if apart || hump {
+    let name = LastWords::of_key(key)?;
+    if name.is_any(&["password", "passwd", "passphrase", "pwd", "passwort"]) {
+        return Some(PASSWORD);
+    }
+    if name.is("pass") && !name.before.is_empty() {
+        return Some(PASSWORD);
+    }
+    if name.is("phrase") && name.is_after(&["pass"]) {
+        return Some(PASSWORD);
+    }
+    if name.last.len() > 8 && name.last.to_ascii_lowercase().ends_with("password") {
+        return Some(PASSWORD);
+    }
+
+    if name.is_any(&["secret", "secrets"]) {
+        return Some(SECRET);
+    }
+
+    if name.is("token") && !name.is_after(&NOT_SECRET_TOKENS) {
+        return Some(TOKEN);
+    }
+    if name.is_any(&["accesstoken", "authtoken", "refreshtoken", "apitoken", "bearer"]) {
+        return Some(TOKEN);
+    }
+
+    if name.is("key") && name.is_after(&SECRET_KEYS) {
+        return Some(KEY);
+    }
+    if name.is_any(&[
+        "apikey",
+        "accesskey",
+        "secretkey",
+        "privatekey",
+        "accountkey",
+        "userkey",
+        "authkey",
+    ]) {
+        return Some(KEY);
+    }
+
+    if name.is_any(&["credential", "credentials"]) {
+        return Some(CREDENTIAL);
+    }
+    if name.is("authorization") {
+        return Some(AUTHORIZATION);
+    }
+    let is_http_auth = key.starts_with('_') || name.is_after(&["proxy", "basic", "http"]);
+    if name.is("auth") && is_http_auth {
+        return Some(AUTHORIZATION);
+    }
+    if name.is("cookie") {
+        return Some(COOKIE);
+    }
+    if name.is("sessionid") {
+        return Some(TOKEN);
+    }
+    if name.is("id") && name.is_after(&["session"]) {
+        return Some(TOKEN);
+    }
+    if name.is("string") && name.is_after(&["connection"]) {
+        return Some(CREDENTIAL);
+    }
+    None
+}
+
+/// The last word of a name that matters, and the word before it.
+struct LastWords<'a> {
+    last: &'a str,
+    before: &'a str,
+}
+
+impl<'a> LastWords<'a> {
+    /// Splits a key into words. Returns `None` if no word matters.
+    fn of_key(key: &'a str) -> Option<Self> {
+        let mut words = [""; 24];
+        let mut count = 0;
+        let mut start = 0;
+        let bytes = key.as_bytes();
+        for at in 0..=bytes.len() {
+            let is_separator = bytes.get(at).is_none_or(|byte| !byte.is_ascii_alphanumeric());
+            if !is_separator && !begins_hump(bytes, start, at) {
+                continue;
+            }
             if at > start && key.is_char_boundary(start) && key.is_char_boundary(at) {
                 // The last words of a long key count.
                 if count == words.len() {
@@ -94,116 +206,29 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
                 words[count] = &key[start..at];
                 count += 1;
             }
-            start = if apart { at + 1 } else { at };
+            start = if is_separator { at + 1 } else { at };
         }
-    }
-    let mut words = &words[..count];
-    // The last word of `API_KEY_2` and of `SECRET_KEY_BASE` doesn't matter.
-    while let [rest @ .., last] = words {
-        let numbered = last.bytes().all(|byte| byte.is_ascii_digit());
-        if !numbered
-            && !["base", "value", "plain", "text", "prod", "dev", "staging", "live"]
-                .iter()
-                .any(|word| last.eq_ignore_ascii_case(word))
-        {
-            break;
+
+        let mut words = &words[..count];
+        while let [before @ .., last] = words {
+            if !is_ignored_ending(last) {
+                break;
+            }
+            words = before;
         }
-        words = rest;
+        let (last, before) = words.split_last()?;
+        Some(Self {
+            last: last.trim_end_matches(|c: char| c.is_ascii_digit()),
+            before: before.last().copied().unwrap_or(""),
+        })
     }
-    let (last, before) = words.split_last()?;
-    let before = before.last().copied().unwrap_or("");
-    let last = last.trim_end_matches(|c: char| c.is_ascii_digit());
-    let name = LastWords { last, before };
-    if ["password", "passwd", "passphrase", "pwd", "passwort"].into_iter().any(|word| name.is(word))
-        || name.is("pass") && !before.is_empty()
-        || name.is("phrase") && name.is_after(&["pass"])
-    {
-        return Some(PASSWORD);
-    }
-    if last.len() > 8 && last.to_ascii_lowercase().ends_with("password") {
-        return Some(PASSWORD);
-    }
-    if name.is("secret") || name.is("secrets") {
-        return Some(SECRET);
-    }
-    // Some tokens are places in a list, or results of a parser.
-    if name.is("token")
-        && !name.is_after(&[
-            "next",
-            "page",
-            "continuation",
-            "cancellation",
-            "start",
-            "end",
-            "stop",
-            "last",
-            "first",
-            "pad",
-            "eos",
-            "bos",
-        ])
-        || ["accesstoken", "authtoken", "authtoken", "refreshtoken", "apitoken", "bearer"]
-            .into_iter()
-            .any(|word| name.is(word))
-    {
-        return Some(TOKEN);
-    }
-    let keys = [
-        "api",
-        "access",
-        "secret",
-        "private",
-        "signing",
-        "encryption",
-        "auth",
-        "account",
-        "master",
-        "service",
-        "user",
-        "app",
-        "application",
-        "client",
-        "deploy",
-        "license",
-        "ssh",
-        "admin",
-        "shared",
-        "hmac",
-        "session",
-    ];
-    if name.is("key") && name.is_after(&keys)
-        || ["apikey", "accesskey", "secretkey", "privatekey", "accountkey", "userkey", "authkey"]
-            .into_iter()
-            .any(|word| name.is(word))
-    {
-        return Some(KEY);
-    }
-    if name.is("credential") || name.is("credentials") {
-        return Some(CREDENTIAL);
-    }
-    if name.is("authorization")
-        || name.is("auth") && (key.starts_with('_') || name.is_after(&["proxy", "basic", "http"]))
-    {
-        return Some(AUTHORIZATION);
-    }
-    if name.is("cookie") {
-        return Some(COOKIE);
-    }
-    if name.is("sessionid") || name.is("id") && name.is_after(&["session"]) {
-        return Some(TOKEN);
-    }
-    (name.is("string") && name.is_after(&["connection"])).then_some(CREDENTIAL)
-}
 
-/// The last word of a name that matters, and the word before it.
-struct LastWords<'a> {
-    last: &'a str,
-    before: &'a str,
-}
-
-impl LastWords<'_> {
     fn is(&self, word: &str) -> bool {
         self.last.eq_ignore_ascii_case(word)
+    }
+
+    fn is_any(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.is(word))
     }
 
     fn is_after(&self, words: &[&str]) -> bool {
@@ -211,13 +236,31 @@ impl LastWords<'_> {
     }
 }
 
-/// The kind of each entry that the name of a list says: `passwords`.
+/// Checks whether the byte at `at` begins a word of a key without a separator before it. `apiKey`
+/// is two words, and so is `APIKey`. The word before begins at `start`.
+fn begins_hump(bytes: &[u8], start: usize, at: usize) -> bool {
+    if at <= start || !bytes.get(at).is_some_and(u8::is_ascii_uppercase) {
+        return false;
+    }
+    bytes[at - 1].is_ascii_lowercase() || bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase)
+}
+
+/// Checks whether the last word of a key doesn't matter, as in `API_KEY_2` and `SECRET_KEY_BASE`.
+fn is_ignored_ending(word: &str) -> bool {
+    let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+    is_number
+        || ["base", "value", "plain", "text", "prod", "dev", "staging", "live"]
+            .iter()
+            .any(|ending| word.eq_ignore_ascii_case(ending))
+}
+
+/// Returns the kind of each entry that the name of a list says: `passwords`.
 pub(super) fn kind_of_list(key: &str) -> Option<Kind> {
     kind_of(key.strip_suffix(['s', 'S'])?)
 }
 
-/// The secret whose key has its word at `at`. `keys` returns the kind of place for the offset of a
-/// key.
+/// Returns the secret whose key has its word at `at`. `keys` returns the kind of place for the
+/// offset of a key.
 pub(super) fn pair(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
     let bytes = text.as_bytes();
     let end = at + bytes[at..].iter().take(MAX_KEY).take_while(|byte| is_key_byte(**byte)).count();
@@ -226,38 +269,47 @@ pub(super) fn pair(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Optio
         return None;
     }
     let separator = Separator::after(bytes, end)?;
-    let start =
-        at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_key_byte(**byte)).count();
+    let start = key_start(bytes, at);
     value_of(bytes, &text[start..end], start, &separator, keys)
 }
 
-/// The secret whose key has a JSON escape, the first one at `at`: `"pass\u0077ord"`.
+/// Returns the start of the key around `at`.
+fn key_start(bytes: &[u8], at: usize) -> usize {
+    at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_key_byte(**byte)).count()
+}
+
+/// Returns the secret whose key has a JSON escape, the first one at `at`: `"pass\u0077ord"`.
 pub(super) fn escaped(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
     let bytes = text.as_bytes();
-    let start =
-        at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_key_byte(**byte)).count();
-    if start.checked_sub(1).map(|before| bytes[before]) != Some(b'"') {
+    let start = key_start(bytes, at);
+    if !bytes[..start].ends_with(b"\"") {
         return None;
     }
     let mut key = String::new();
     let mut end = start;
     while key.len() < MAX_KEY {
-        let code = text
-            .get(end..end + 6)
-            .and_then(|code| code.strip_prefix("\\u00"))
-            .and_then(|code| u8::from_str_radix(code, 16).ok());
-        let (byte, length) = code.map_or((*bytes.get(end)?, 1), |byte| (byte, 6));
+        let plain_byte = *bytes.get(end)?;
+        let escaped_byte = json_escape(text, end);
+        let byte = escaped_byte.unwrap_or(plain_byte);
         if !is_key_byte(byte) {
             break;
         }
         key.push(char::from(byte));
-        end += length;
+        end += if escaped_byte.is_some() { 6 } else { 1 };
     }
     count_examined(end - start);
-    value_of(bytes, &key, start, &Separator::after(bytes, end)?, keys)
+    let separator = Separator::after(bytes, end)?;
+    value_of(bytes, &key, start, &separator, keys)
 }
 
-/// Whether a key ends with the name of a secret that is known by its length, also in source code.
+/// Returns the byte that the JSON escape at `at` stands for: `w` for `\u0077`.
+fn json_escape(text: &str, at: usize) -> Option<u8> {
+    let digits = text.get(at..at + 6)?.strip_prefix("\\u00")?;
+    u8::from_str_radix(digits, 16).ok()
+}
+
+/// Checks whether a key ends with the name of a secret that is known by its length, also in source
+/// code.
 fn is_exact(key: &[u8]) -> bool {
     const EXACT: &[u8] = b"secret_access_key";
     key.len() >= EXACT.len() && key[key.len() - EXACT.len()..].eq_ignore_ascii_case(EXACT)
@@ -267,7 +319,8 @@ fn is_key_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// The value of the key that begins at `start`. `None` if it isn't a secret.
+/// Returns the secret value of the key that begins at `start`. Returns `None` if the value isn't a
+/// secret.
 fn value_of(
     bytes: &[u8],
     key: &str,
@@ -310,15 +363,18 @@ fn value_of(
     }
     let is_known = is_exact(key.as_bytes()) && value.sample.len() == 40;
     let value_place = if is_known { Keys::Settings } else { place };
-    let start = match value.quoted {
-        Some(end) => first_secret(bytes, (value.start, end), true, kind, value_place, false)?,
-        None => value.is_secret(kind, value_place).then_some(value.start)?,
+    let start = if let Some(end) = value.quoted {
+        first_secret(bytes, (value.start, end), true, kind, value_place, false)?
+    } else if value.is_secret(kind, value_place) {
+        value.start
+    } else {
+        return None;
     };
     Some(Found { start, end: value.end(bytes, kind, place), kind: kind.name })
 }
 
-/// A value that is a list, a block, or a text of several lines. `is_delimited`: the key has quotes
-/// or is a tag. `is_list`: only a list counts.
+/// Returns a value that is a list, a block, or a text of several lines. If `is_delimited`, the key
+/// has quotes or is a tag. If `is_list`, only a list counts.
 fn over_lines(
     bytes: &[u8],
     key: usize,
@@ -345,8 +401,8 @@ fn over_lines(
     }
 }
 
-/// The start of the first secret between two offsets, without marks. `is_entry`: the value is an
-/// entry of a list. A list of names of secrets has no secrets.
+/// Returns the start of the first secret between two offsets, without marks. If `is_entry`, the
+/// value is an entry of a list, where the name of a secret isn't a secret.
 fn first_secret(
     bytes: &[u8],
     within: (usize, usize),
@@ -355,8 +411,14 @@ fn first_secret(
     place: Keys,
     is_entry: bool,
 ) -> Option<usize> {
-    mark::around(bytes, within.0, within.1).find_map(|(start, end)| {
+    for (start, end) in mark::around(bytes, within.0, within.1) {
         let sample = &bytes[start..end.min(start + SAMPLE)];
+        if is_entry
+            && let Ok(name) = std::str::from_utf8(sample)
+            && kind_of(name.trim()).is_some()
+        {
+            continue;
+        }
         let value = Value {
             start,
             sample,
@@ -365,10 +427,11 @@ fn first_secret(
             assigned: false,
             ends_line: false,
         };
-        let is_name = is_entry
-            && std::str::from_utf8(sample).ok().is_some_and(|name| kind_of(name.trim()).is_some());
-        (!is_name && value.is_secret(kind, place)).then_some(start)
-    })
+        if value.is_secret(kind, place) {
+            return Some(start);
+        }
+    }
+    None
 }
 
 /// The separator between a key and its value.
@@ -378,6 +441,7 @@ struct Separator {
 }
 
 impl Separator {
+    /// Reads the separator after a key that ends at `key_end`.
     fn after(bytes: &[u8], key_end: usize) -> Option<Self> {
         let mut at = key_end;
         at += bytes[at..].iter().take(8).take_while(|byte| **byte == b'\\').count();
@@ -393,15 +457,21 @@ impl Separator {
             b':' if next != b':' => sign_at + 1,
             b'>' => sign_at + 1,
             _ => {
-                return value_word(bytes, at)
-                    .or_else(|| (sign_at > at).then_some(Self { sign: b' ', end: sign_at }));
+                if let Some(separator) = value_word(bytes, at) {
+                    return Some(separator);
+                }
+                let has_space = sign_at > at;
+                return has_space.then_some(Self { sign: b' ', end: sign_at });
             }
         };
-        let end = after_spaces(bytes, end);
-        Some(Self {
-            sign,
-            end: if sign == b':' { after_type(bytes, end).unwrap_or(end) } else { end },
-        })
+
+        let value_start = after_spaces(bytes, end);
+        if sign == b':'
+            && let Some(literal_start) = after_type(bytes, value_start)
+        {
+            return Some(Self { sign, end: literal_start });
+        }
+        Some(Self { sign, end: value_start })
     }
 }
 
@@ -409,8 +479,8 @@ fn after_spaces(bytes: &[u8], at: usize) -> usize {
     at + bytes[at..].iter().take(32).take_while(|byte| matches!(byte, b' ' | b'\t')).count()
 }
 
-/// The sign after the word `value`, if the key is itself a value: `key="Password" value="…"`,
-/// `"name": "PASSWORD", "value": "…"`.
+/// Returns the sign after the word `value`, if the key is itself a value: `key="Password"
+/// value="…"`, `"name": "PASSWORD", "value": "…"`.
 fn value_word(bytes: &[u8], at: usize) -> Option<Separator> {
     if !matches!(bytes.get(at)?, b' ' | b',' | b'\n' | b'\r') {
         return None;
@@ -421,11 +491,17 @@ fn value_word(bytes: &[u8], at: usize) -> Option<Separator> {
         at = after_blanks(bytes, at + multiline::numbered(line));
     }
     at += usize::from(bytes.get(at) == Some(&b'"'));
-    at += bytes.get(at..at + 5).filter(|word| word.eq_ignore_ascii_case(b"value"))?.len();
+    if !bytes.get(at..at + 5)?.eq_ignore_ascii_case(b"value") {
+        return None;
+    }
+    at += 5;
     at += usize::from(bytes.get(at) == Some(&b'"'));
-    let sign = after_few_spaces(bytes, at);
-    matches!(bytes.get(sign)?, b'=' | b':')
-        .then(|| Separator { sign: bytes[sign], end: after_few_spaces(bytes, sign + 1) })
+    let sign_at = after_few_spaces(bytes, at);
+    let sign = *bytes.get(sign_at)?;
+    if !matches!(sign, b'=' | b':') {
+        return None;
+    }
+    Some(Separator { sign, end: after_few_spaces(bytes, sign_at + 1) })
 }
 
 fn after_blanks(bytes: &[u8], at: usize) -> usize {
@@ -440,22 +516,25 @@ fn after_few_spaces(bytes: &[u8], at: usize) -> usize {
     at + bytes[at..].iter().take(8).take_while(|byte| **byte == b' ').count()
 }
 
-/// The start of a text literal after its type: `password: &str = "…"`.
+/// Returns the start of a text literal after its type: `password: &str = "…"`.
 fn after_type(bytes: &[u8], at: usize) -> Option<usize> {
     let type_bytes = bytes[at..].iter().take(MAX_KEY).take_while(|byte| {
         byte.is_ascii_alphanumeric()
             || matches!(byte, b'_' | b'&' | b'\'' | b'<' | b'>' | b'[' | b']' | b':' | b'?' | b' ')
     });
     let sign = at + type_bytes.count();
-    let value = bytes[sign..].strip_prefix(b"=")?;
-    let spaces = value.iter().take(8).take_while(|byte| **byte == b' ').count();
-    (sign > at && matches!(value.get(spaces), Some(b'"' | b'\''))).then_some(sign + 1 + spaces)
+    let has_type = sign > at;
+    let after_sign = bytes[sign..].strip_prefix(b"=")?;
+    let spaces = after_sign.iter().take(8).take_while(|byte| **byte == b' ').count();
+    let is_literal = matches!(after_sign.get(spaces), Some(b'"' | b'\''));
+    (has_type && is_literal).then_some(sign + 1 + spaces)
 }
 
 /// A value, as far as it decides whether it is a secret.
 struct Value<'a> {
     start: usize,
     sample: &'a [u8],
+    /// Offset of the closing quote, if the value has quotes.
     quoted: Option<usize>,
     /// Whether the line has only the key and the value.
     whole_line: bool,
@@ -466,6 +545,7 @@ struct Value<'a> {
 }
 
 impl<'a> Value<'a> {
+    /// Reads the value at `at`, whose key begins at `key`. Returns `None` if the value is empty.
     fn at(bytes: &'a [u8], at: usize, kind: Kind, key: usize) -> Option<Self> {
         // `b"…"`, `r'…'`.
         let prefix = bytes[at..]
@@ -480,11 +560,10 @@ impl<'a> Value<'a> {
         } else {
             at + slashes
         };
-        let quote = bytes.get(quote_at).copied().filter(|byte| matches!(byte, b'"' | b'\'' | b'`'));
-        if let Some(quote) = quote {
+        if let Some(quote @ (b'"' | b'\'' | b'`')) = bytes.get(quote_at) {
             start = quote_at + 1;
             let escaped = if quote_at == at + slashes { slashes } else { 0 };
-            if let Some(end) = closing_quote(bytes, start, quote, escaped) {
+            if let Some(end) = closing_quote(bytes, start, *quote, escaped) {
                 let sample = &bytes[start..end.min(start + SAMPLE)];
                 return Some(Self {
                     start,
@@ -496,9 +575,10 @@ impl<'a> Value<'a> {
                 });
             }
         }
-        let line_start =
+
+        let before_length =
             bytes[..key].iter().rev().take(MAX_KEY).take_while(|byte| **byte != b'\n').count();
-        let before = &bytes[key - line_start..key];
+        let before = &bytes[key - before_length..key];
         // Line numbers, `export`, the dash of a list, the sign of a comment.
         let leading =
             before.strip_suffix(b"export ").or(before.strip_suffix(b"set ")).unwrap_or(before);
@@ -514,20 +594,25 @@ impl<'a> Value<'a> {
                 !ends_value(**byte, kind.to_line_end, whole_line) && !is_mark(bytes, start + at)
             })
             .count();
-        let assigned = start.checked_sub(1).is_some_and(|sign| bytes[sign] == b'=') && at == start;
+        if length == 0 {
+            return None;
+        }
+
+        let assigned = at == start && bytes[..start].ends_with(b"=");
         let sample = &bytes[start..start + length];
-        let ends_line = bytes.get(start + length).is_none_or(|byte| matches!(byte, b'\n' | b'\r'))
-            && !sample.ends_with(b",")
-            && !sample.ends_with(b";");
-        let value = Self { start, sample, quoted: None, whole_line, assigned, ends_line };
-        (length > 0).then_some(value)
+        let has_comma = sample.ends_with(b",") || sample.ends_with(b";");
+        let ends_line = !has_comma
+            && bytes.get(start + length).is_none_or(|byte| matches!(byte, b'\n' | b'\r'));
+        Some(Self { start, sample, quoted: None, whole_line, assigned, ends_line })
     }
 
+    /// Returns the end of the value. Only a secret is read to its end.
     fn end(&self, bytes: &[u8], kind: Kind, place: Keys) -> usize {
         if let Some(end) = self.quoted {
             return end;
         }
-        let to_the_end = kind.to_line_end || place >= Keys::Settings && self.whole_line;
+        let is_setting_line = place >= Keys::Settings && self.whole_line;
+        let to_the_end = kind.to_line_end || is_setting_line;
         let length = bytes[self.start..]
             .iter()
             .enumerate()
@@ -538,9 +623,10 @@ impl<'a> Value<'a> {
             .count();
         count_examined(length);
         let end = self.start + length;
-        let value = bytes[self.start..end].iter().rev();
-        let trailing = value.take_while(|byte| {
-            matches!(byte, b' ' | b'\t' | b'\r') || self.whole_line && matches!(byte, b',' | b';')
+        let trailing = bytes[self.start..end].iter().rev().take_while(|byte| match byte {
+            b' ' | b'\t' | b'\r' => true,
+            b',' | b';' => self.whole_line,
+            _ => false,
         });
         end - trailing.count()
     }
@@ -556,35 +642,34 @@ impl<'a> Value<'a> {
             return false;
         }
         if kind.to_line_end {
-            // Not a scheme alone, or a sentence about headers.
-            let has_pairs = kind != COOKIE || text.contains('=') && !text.contains(" = ");
-            return has_pairs
-                && (place >= Keys::Settings || text.bytes().any(|byte| byte.is_ascii_digit()));
+            let has_pairs = text.contains('=') && !text.contains(" = ");
+            if kind == COOKIE && !has_pairs {
+                return false;
+            }
+            // Without a digit, it may be a scheme alone, or a sentence about headers.
+            return place >= Keys::Settings || text.bytes().any(|byte| byte.is_ascii_digit());
         }
-        let has_space = text.contains(' ');
+
         let value = without_comma(trimmed);
         let digits = value.iter().filter(|byte| byte.is_ascii_digit()).count();
         // `colon2_token` is a name.
         let is_name = value.contains(&b'_')
             && digits <= 2
             && value.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
-        let looks_secret = !is_name
-            && (digits > 0
-                || value.iter().any(|byte| {
-                    byte.is_ascii_punctuation() && !matches!(byte, b'_' | b'-' | b'.' | b':')
-                }));
+        let has_sign = value
+            .iter()
+            .any(|byte| byte.is_ascii_punctuation() && !matches!(byte, b'_' | b'-' | b'.' | b':'));
+        let looks_secret = !is_name && (digits > 0 || has_sign);
         match place {
             Keys::Unknown => false,
             Keys::Settings | Keys::PrivateKey => true,
             // A message about a password has spaces.
-            Keys::Text if quoted => {
-                !has_space && (looks_secret || kind != TOKEN || text.len() >= 16)
-            }
+            Keys::Text if quoted && text.contains(' ') => false,
+            Keys::Text if quoted => looks_secret || kind != TOKEN || text.len() >= 16,
+            Keys::Text if looks_secret => true,
             Keys::Text => {
-                looks_secret
-                    || self.whole_line
-                        && self.ends_line
-                        && (self.assigned || kind == PASSWORD || kind == SECRET)
+                let is_setting = self.assigned || kind == PASSWORD || kind == SECRET;
+                self.whole_line && self.ends_line && is_setting
             }
         }
     }
@@ -595,28 +680,31 @@ fn without_comma(value: &[u8]) -> &[u8] {
     value.strip_suffix(b",").or(value.strip_suffix(b";")).unwrap_or(value)
 }
 
-/// Whether a byte ends a value without quotes. `to_line_end`: the value goes to the end of the
-/// line.
+/// Checks whether a byte ends a value without quotes. If `to_line_end`, the value goes to the end
+/// of the line.
 fn ends_value(byte: u8, to_line_end: bool, whole_line: bool) -> bool {
-    if to_line_end { line_stop(byte) } else { bare_stop(byte, whole_line) }
+    if to_line_end { ends_line_value(byte) } else { ends_bare_value(byte, whole_line) }
 }
 
 fn is_mark(bytes: &[u8], at: usize) -> bool {
     bytes[at] == b'[' && mark::length(&bytes[at..]) > 0
 }
 
-fn line_stop(byte: u8) -> bool {
+fn ends_line_value(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r' | b'"' | b'\'' | b'`')
 }
 
-/// Whether a byte ends a value without quotes. If the line has only the key and the value, only
-/// white space, quotes and angle brackets end it.
-fn bare_stop(byte: u8, whole_line: bool) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b'<' | b'>')
-        || !whole_line && matches!(byte, b',' | b';' | b'&' | b')' | b']' | b'}' | b'|' | b'\\')
+/// Checks whether a byte ends a value without quotes. If the line has only the key and the value,
+/// only white space, quotes and angle brackets end it.
+fn ends_bare_value(byte: u8, whole_line: bool) -> bool {
+    match byte {
+        b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b'<' | b'>' => true,
+        b',' | b';' | b'&' | b')' | b']' | b'}' | b'|' | b'\\' => !whole_line,
+        _ => false,
+    }
 }
 
-/// Whether the value of a field is a secret of this kind.
+/// Checks whether the value of a field is a secret of this kind.
 pub(super) fn is_secret_field(kind: Kind, value: &str, place: Keys) -> bool {
     first_secret(value.as_bytes(), (0, value.len()), true, kind, place, false).is_some()
 }

@@ -37,27 +37,27 @@ const MAX_PASSES: usize = 8;
 /// Bytes at the start of a part in which a value may begin whose key is in the part before.
 const NEAR: usize = 256;
 
-/// `text` with marks instead of secrets. A text without secrets isn't copied. Marks aren't secrets,
-/// so a second pass changes nothing.
+/// Replaces the secrets in `text` by marks. A text without secrets isn't copied. Marks aren't
+/// secrets, so a second pass changes nothing.
 pub fn text(text: &str, keys: Keys) -> Cow<'_, str> {
     text_where(text, &|_| keys)
 }
 
-/// As [`text()`], with a kind of place for each key: `keys` gets the offset of each key that is
-/// found.
+/// Redacts a text as [`text()`] does, with a kind of place for each key: `keys` gets the offset of
+/// each key that is found.
 pub fn text_where<'a>(text: &'a str, keys: &dyn Fn(usize) -> Keys) -> Cow<'a, str> {
-    let found = find(text, keys, 0);
-    if found.is_empty() {
+    let secrets = find(text, keys, 0);
+    if secrets.is_empty() {
         return Cow::Borrowed(text);
     }
-    let mut moved = Vec::new();
-    let mut out = put_marks(text, &found, &mut moved);
+    let mut passes = Vec::new();
+    let mut out = put_marks(text, &secrets, &mut passes);
     for _ in 0..MAX_PASSES {
-        let more = find(&out, &|offset| keys(original_offset(&moved, offset)), 0);
+        let more = find(&out, &|offset| keys(original_offset(&passes, offset)), 0);
         if more.is_empty() {
             return Cow::Owned(out);
         }
-        out = put_marks(&out, &more, &mut moved);
+        out = put_marks(&out, &more, &mut passes);
     }
     // Only an attack on the redaction needs more passes, so the whole text is removed.
     out.clear();
@@ -66,38 +66,44 @@ pub fn text_where<'a>(text: &'a str, keys: &dyn Fn(usize) -> Keys) -> Cow<'a, st
 }
 
 /// The range of a mark, and the range of the secret in the text before.
-struct Moved {
+struct PlacedMark {
     start: usize,
     end: usize,
     old_start: usize,
     old_end: usize,
 }
 
-/// The offset in the original text for an offset in a text with marks of several passes.
-fn original_offset(moved: &[Vec<Moved>], offset: usize) -> usize {
-    moved.iter().rev().fold(offset, |offset, marks| {
-        match marks[..marks.partition_point(|mark| mark.start <= offset)].last() {
-            Some(mark) if offset < mark.end => mark.old_start,
-            Some(mark) => mark.old_end + (offset - mark.end),
-            None => offset,
+/// Returns the offset in the original text for an offset in a text with marks of several passes.
+fn original_offset(passes: &[Vec<PlacedMark>], offset: usize) -> usize {
+    let mut original = offset;
+    for marks in passes.iter().rev() {
+        let begun = marks.partition_point(|mark| mark.start <= original);
+        if let Some(mark) = marks[..begun].last() {
+            original = if original < mark.end {
+                mark.old_start
+            } else {
+                mark.old_end + (original - mark.end)
+            };
         }
-    })
-}
-
-/// The text of a field, redacted as by [`text()`]. If the name of the field says that it is secret,
-/// the whole text is replaced.
-pub fn field<'a>(name: &str, text: &'a str, keys: Keys) -> Cow<'a, str> {
-    match keys::kind_of(name).filter(|_| keys != Keys::Unknown) {
-        Some(kind) if keys::is_secret_field(kind, text, Keys::Settings) => {
-            let mut out = String::new();
-            mark::write(&mut out, kind.name, text);
-            Cow::Owned(out)
-        }
-        _ => self::text(text, keys),
     }
+    original
 }
 
-/// As [`text()`], for an owned text.
+/// Returns the text of a field, redacted as by [`text()`]. If the name of the field says that it is
+/// secret, the whole text is replaced.
+pub fn field<'a>(name: &str, text: &'a str, keys: Keys) -> Cow<'a, str> {
+    if keys != Keys::Unknown
+        && let Some(kind) = keys::kind_of(name)
+        && keys::is_secret_field(kind, text, Keys::Settings)
+    {
+        let mut out = String::new();
+        mark::write(&mut out, kind.name, text);
+        return Cow::Owned(out);
+    }
+    self::text(text, keys)
+}
+
+/// Redacts an owned text as [`text()`] does.
 pub fn owned(text: String, keys: Keys) -> String {
     match self::text(&text, keys) {
         Cow::Borrowed(_) => text,
@@ -105,8 +111,8 @@ pub fn owned(text: String, keys: Keys) -> String {
     }
 }
 
-/// A JSON value with every text in it redacted. If a key says that its value is secret, the whole
-/// value is replaced.
+/// Redacts every text in a JSON value. If a key says that its value is secret, the whole value is
+/// replaced.
 pub fn json(value: Value, keys: Keys) -> Value {
     match value {
         Value::String(text) => Value::String(owned(text, keys)),
@@ -119,29 +125,41 @@ pub fn json(value: Value, keys: Keys) -> Value {
 }
 
 fn object(fields: Map<String, Value>, keys: Keys) -> Map<String, Value> {
-    // `{"name": "DB_PASSWORD", "value": "…"}`.
-    let named =
-        ["name", "key"].iter().find_map(|key| fields.get(*key)?.as_str()).and_then(keys::kind_of);
-    let field = |(key, value): (String, Value)| {
-        let kind = keys::kind_of(&key)
-            .or(named.filter(|_| key == "value"))
-            .filter(|_| keys != Keys::Unknown);
-        let list =
-            || keys::kind_of_list(&key).filter(|_| keys != Keys::Unknown && value.is_array());
-        let value = match kind {
-            Some(kind) => secret_field(kind, value, keys, Keys::Settings),
-            None => match list() {
-                Some(kind) => secret_field(kind, value, keys, kind.list_place(Keys::Settings)),
-                None => json(value, keys),
-            },
-        };
-        (owned(key, keys), value)
-    };
-    fields.into_iter().map(field).collect()
+    // The key in `{"name": "DB_PASSWORD", "value": "…"}` is the value of `name`.
+    let name = ["name", "key"].iter().find_map(|key| fields.get(*key)?.as_str());
+    let named_kind = name.and_then(keys::kind_of);
+    let mut redacted = Map::new();
+    for (key, value) in fields {
+        let value = object_value(&key, value, named_kind, keys);
+        redacted.insert(owned(key, keys), value);
+    }
+    redacted
 }
 
-/// The value of a field whose key says that it is secret. `place`: kind of the place, which decides
-/// what counts as a secret.
+/// Redacts the value of the field `key` of an object. `named_kind` is the kind of secret that
+/// another field of the object names.
+fn object_value(key: &str, value: Value, named_kind: Option<keys::Kind>, keys: Keys) -> Value {
+    if keys == Keys::Unknown {
+        return json(value, keys);
+    }
+    if let Some(kind) = keys::kind_of(key) {
+        return secret_field(kind, value, keys, Keys::Settings);
+    }
+    if key == "value"
+        && let Some(kind) = named_kind
+    {
+        return secret_field(kind, value, keys, Keys::Settings);
+    }
+    if value.is_array()
+        && let Some(kind) = keys::kind_of_list(key)
+    {
+        return secret_field(kind, value, keys, kind.list_place(Keys::Settings));
+    }
+    json(value, keys)
+}
+
+/// Redacts the value of a field whose key says that it is secret. `place` is the kind of the place,
+/// which decides what counts as a secret.
 fn secret_field(kind: keys::Kind, value: Value, keys: Keys, place: Keys) -> Value {
     match value {
         Value::String(text) if keys::is_secret_field(kind, &text, place) => {
@@ -156,7 +174,8 @@ fn secret_field(kind: keys::Kind, value: Value, keys: Keys, place: Keys) -> Valu
     }
 }
 
-/// A part of an answer with its text, link and meta redacted. Bytes are redacted if they are text.
+/// Redacts the text, the link and the meta of a part of an answer. Bytes are redacted if they are
+/// text.
 pub fn content(part: Content, keys: Keys) -> Content {
     let body = match part.body {
         Body::Text(text) => Body::Text(owned(text, keys)),
@@ -170,7 +189,7 @@ pub fn content(part: Content, keys: Keys) -> Content {
     }
 }
 
-/// Bytes, redacted if all of them are text.
+/// Redacts bytes if all of them are text.
 fn bytes(bytes: Vec<u8>, keys: Keys) -> Vec<u8> {
     match String::from_utf8(bytes) {
         Ok(text) => owned(text, keys).into_bytes(),
@@ -191,40 +210,52 @@ pub fn across(texts: &mut [&mut String], keys: Keys) {
         end += text.len();
         ends.push(end);
     }
-    let part_of = |offset: usize| ends.partition_point(|end| *end <= offset);
-    let mut found = find(&joined, &|_| keys, 0);
-    found.retain(|found| {
-        let part = part_of(found.start);
-        part != part_of(found.end - 1) || part > 0 && found.start - ends[part - 1] < NEAR
+    let mut secrets = find(&joined, &|_| keys, 0);
+    secrets.retain(|secret| {
+        let part = part_at(&ends, secret.start);
+        if part != part_at(&ends, secret.end - 1) {
+            return true;
+        }
+        part > 0 && secret.start - ends[part - 1] < NEAR
     });
-    if found.is_empty() {
+    if secrets.is_empty() {
         return;
     }
-    let mut found = found.into_iter().peekable();
+
+    let mut secrets = secrets.into_iter().peekable();
     let mut start = 0;
-    for (text, end) in texts.iter_mut().zip(&ends) {
+    for (text, end) in texts.iter_mut().zip(ends) {
         let mut out = String::new();
         let mut at = start;
-        while let Some(secret) = found.peek().filter(|secret| secret.start < *end) {
+        while let Some(secret) = secrets.peek()
+            && secret.start < end
+        {
+            // The mark of a secret that began in an earlier part is in that part.
             if secret.start >= start {
                 out.push_str(&joined[at..secret.start]);
                 mark::write(&mut out, secret.kind, &joined[secret.start..secret.end]);
             }
-            at = secret.end.min(*end);
-            if secret.end > *end {
+            at = secret.end.min(end);
+            if secret.end > end {
                 break;
             }
-            found.next();
+            secrets.next();
         }
-        out.push_str(&joined[at..*end]);
+        out.push_str(&joined[at..end]);
         **text = out;
-        start = *end;
+        start = end;
     }
 }
 
-/// The part of a text from `start` to `end`, redacted with the whole text around it in view: a
-/// secret is also found that begins before the part or ends behind it, or has its key outside. For
-/// a text that is too long to be redacted at once.
+/// Returns the index of the part with the byte at `offset` of the joined text. `ends` are the ends
+/// of the parts.
+fn part_at(ends: &[usize], offset: usize) -> usize {
+    ends.partition_point(|end| *end <= offset)
+}
+
+/// Returns the redacted part of a text from `start` to `end`, for a text that is too long to be
+/// redacted at once. A secret is also found if it begins before the part or ends after it, or if
+/// its key is outside.
 pub fn part(text: &str, start: usize, end: usize, keys: Keys) -> String {
     let mut out = String::with_capacity(end - start);
     let mut at = start;
@@ -243,24 +274,27 @@ pub fn part(text: &str, start: usize, end: usize, keys: Keys) -> String {
     owned(out, keys)
 }
 
-/// The first line of a private key that goes on at the end of a text. A caller that drops the text
-/// before its end has to keep this line, so that the rest of the key is still found.
+/// Returns the first line of a private key that goes on at the end of a text. A caller that drops
+/// the text before its end has to keep this line, so that the rest of the key is still found.
 pub fn open_key(text: &str) -> Option<Range<usize>> {
     blocks::open_block(text)
 }
 
-fn put_marks(text: &str, found: &[Found], moved: &mut Vec<Vec<Moved>>) -> String {
+/// Replaces the secrets in a text by marks, and adds these marks to `passes`.
+fn put_marks(text: &str, secrets: &[Found], passes: &mut Vec<Vec<PlacedMark>>) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut marks = Vec::with_capacity(found.len());
+    let mut marks = Vec::with_capacity(secrets.len());
     let mut at = 0;
-    for found in found {
-        out.push_str(&text[at..found.start]);
+    for secret in secrets {
+        out.push_str(&text[at..secret.start]);
         let start = out.len();
-        mark::write(&mut out, found.kind, &text[found.start..found.end]);
-        marks.push(Moved { start, end: out.len(), old_start: found.start, old_end: found.end });
-        at = found.end;
+        mark::write(&mut out, secret.kind, &text[secret.start..secret.end]);
+        let old_start = secret.start;
+        let old_end = secret.end;
+        marks.push(PlacedMark { start, end: out.len(), old_start, old_end });
+        at = secret.end;
     }
     out.push_str(&text[at..]);
-    moved.push(marks);
+    passes.push(marks);
     out
 }

@@ -21,38 +21,38 @@ pub(super) fn write(out: &mut String, kind: &str, secret: &str) {
     out.push_str(BEGIN);
     out.push_str(kind);
     out.push(' ');
-    // The first characters of a private key are the same for all keys, so none is shown.
     // Of several secrets, only the first one is shown.
-    let first = secret.find(['\n', ',', '"', '\'']).unwrap_or(secret.len());
-    let shown = if kind == PRIVATE_KEY { 0 } else { MAX_SHOWN.min(first / 4) };
-    out.extend(
-        secret
-            .chars()
-            .take(shown)
-            .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')),
-    );
+    let first_length = secret.find(['\n', ',', '"', '\'']).unwrap_or(secret.len());
+    // The first characters of a private key are the same for all keys, so none is shown.
+    let max_shown = if kind == PRIVATE_KEY { 0 } else { MAX_SHOWN.min(first_length / 4) };
+    let characters = secret.chars().take(max_shown);
+    out.extend(characters.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')));
     out.push_str(END);
 }
 
-/// Bytes of the mark at the beginning of `text`. 0 if there is none.
+/// Returns the number of bytes of the mark at the beginning of `text`. Returns 0 if `text` doesn't
+/// begin with a mark.
 pub(super) fn length(text: &[u8]) -> usize {
-    let Some(rest) = text.strip_prefix(BEGIN.as_bytes()) else { return 0 };
-    let kind = rest
+    let Some(after_begin) = text.strip_prefix(BEGIN.as_bytes()) else { return 0 };
+    let kind_length = after_begin
         .iter()
         .take_while(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || **byte == b'-')
         .count();
-    let Some(rest) = rest[kind..].strip_prefix(b" ") else { return 0 };
-    let shown = rest
+    let Some(after_kind) = after_begin[kind_length..].strip_prefix(b" ") else { return 0 };
+    let shown_length = after_kind
         .iter()
         .take(MAX_SHOWN)
         .take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
         .count();
-    let whole = (1..=32).contains(&kind) && rest[shown..].starts_with(END.as_bytes());
-    if whole { BEGIN.len() + kind + 1 + shown + END.len() } else { 0 }
+    let has_end = after_kind[shown_length..].starts_with(END.as_bytes());
+    if !has_end || !(1..=32).contains(&kind_length) {
+        return 0;
+    }
+    BEGIN.len() + kind_length + 1 + shown_length + END.len()
 }
 
-/// The ranges between two offsets that are before, between and after marks. Marks aren't part of a
-/// secret, and don't hide the text around them.
+/// Returns the ranges between two offsets that are before, between and after marks. Marks aren't
+/// part of a secret, and don't hide the text around them.
 pub(super) fn around(
     bytes: &[u8],
     start: usize,
@@ -62,28 +62,29 @@ pub(super) fn around(
     std::iter::from_fn(move || {
         let from = next?;
         super::found::count_examined(end - from);
-        let marks = bytes[from..end]
-            .iter()
-            .enumerate()
-            .filter(|(_, byte)| **byte == b'[')
-            .map(|(at, _)| from + at);
-        let mark = marks
-            .map(|at| (at, length(&bytes[at..])))
-            .find(|(at, length)| *length > 0 && at + length <= end);
-        next = mark.map(|(at, length)| at + length);
-        Some((from, mark.map_or(end, |(at, _)| at)))
+        let brackets = (from..end).filter(|at| bytes[*at] == b'[');
+        let mark = brackets
+            .map(|start| (start, start + length(&bytes[start..])))
+            .find(|(mark_start, mark_end)| mark_end > mark_start && *mark_end <= end);
+        let Some((mark_start, mark_end)) = mark else {
+            next = None;
+            return Some((from, end));
+        };
+        next = Some(mark_end);
+        Some((from, mark_start))
     })
 }
 
-/// The first mark in `text`. A mark that was copied inexactly counts too: with three dots instead
-/// of `…`, or without its end.
+/// Returns the first mark in `text`. A mark that was copied inexactly counts too: with three dots
+/// instead of `…`, or without its end.
 pub fn first(text: &str) -> Option<&str> {
     let start = text.find(BEGIN)?;
-    let rest = &text[start..];
-    let near = toolhold_contract::text::cut(rest, MAX_MARK);
-    let end = near
-        .find([']', '\n'])
-        .map_or(near.len(), |end| end + usize::from(near.as_bytes()[end] == b']'));
+    let near = toolhold_contract::text::cut(&text[start..], MAX_MARK);
+    let end = match near.find([']', '\n']) {
+        Some(bracket) if near.as_bytes()[bracket] == b']' => bracket + 1,
+        Some(line_end) => line_end,
+        None => near.len(),
+    };
     Some(&near[..end])
 }
 

@@ -29,9 +29,10 @@ pub(super) struct Span {
 /// quoted.
 pub(super) type FindSecret<'a> = &'a dyn Fn(usize, usize, bool) -> Option<usize>;
 
-/// The value of the key at `key` that is on the lines below it. After the sign of the key at `at`,
-/// there is nothing, or only the sign of a block. `is_delimited`: the value has its own end, as in
-/// JSON and XML, so its indentation doesn't matter. `is_list`: only entries of a list count.
+/// Returns the value of the key at `key` that is on the lines below it. After the sign of the key
+/// at `at`, there is nothing, or only the sign of a block. If `is_delimited`, the value has its own
+/// end, as in JSON and XML, so its indentation doesn't matter. If `is_list`, only entries of a list
+/// count.
 pub(super) fn below(
     bytes: &[u8],
     key: usize,
@@ -40,114 +41,147 @@ pub(super) fn below(
     is_list: bool,
     find_secret: FindSecret,
 ) -> Option<Span> {
-    let indicator = matches!(bytes.get(at), Some(b'|' | b'>'));
-    let rest = at + usize::from(indicator);
-    let rest = rest
-        + bytes[rest..]
-            .iter()
-            .take(8)
-            .take_while(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b' ' | b'\t' | b'\r'))
-            .count();
-    if bytes.get(rest) != Some(&b'\n') || !indicator && rest > at + 1 {
+    let has_indicator = matches!(bytes.get(at), Some(b'|' | b'>'));
+    let after_indicator = at + usize::from(has_indicator);
+    let options_length = bytes[after_indicator..]
+        .iter()
+        .take(8)
+        .take_while(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b' ' | b'\t' | b'\r'))
+        .count();
+    let line_end = after_indicator + options_length;
+    if bytes.get(line_end) != Some(&b'\n') {
         return None;
     }
-    let before = bytes[..key].iter().rev().take(MAX).take_while(|byte| **byte != b'\n').count();
-    count_examined(before);
-    let indented = Line::at(bytes, key - before)?.indent;
-    let mut line = Line::at(bytes, rest + 1)?;
+    if !has_indicator && line_end > at + 1 {
+        return None;
+    }
+
+    let before_key = bytes[..key].iter().rev().take(MAX);
+    let before_length = before_key.take_while(|byte| **byte != b'\n').count();
+    count_examined(before_length);
+    let key_indent = Line::at(bytes, key - before_length)?.indent;
+    let mut line = Line::at(bytes, line_end + 1)?;
     while line.is_blank() {
-        line = Line::at(bytes, line.next).filter(|line| line.start - at < FIRST)?;
-    }
-    let first = &bytes[line.start..line.end];
-    if !indicator {
-        let quote = first[0];
-        if first.starts_with(b"- ") {
-            return if !is_delimited && line.indent >= indented {
-                lines(bytes, line, indented, true, true, find_secret)
-            } else {
-                None
-            };
-        }
-        if is_list {
-            return None;
-        }
-        if matches!(quote, b'"' | b'\'') {
-            let end = closing_quote(bytes, line.start + 1, quote, 0)?;
-            if !is_delimited && line.indent <= indented {
-                return None;
-            }
-            return Some(Span { start: find_secret(line.start + 1, end, true)?, end });
-        }
-        if is_delimited {
-            let end = line.start + first.iter().take_while(|byte| **byte != b'<').count();
-            return Some(Span { start: find_secret(line.start, end, false)?, end });
-        }
-        // The next lines are other settings, and not a value.
-        if is_mapping(first) || matches!(quote, b'{' | b'[' | b'&' | b'*' | b'!' | b'#') {
+        line = Line::at(bytes, line.next)?;
+        if line.start - at >= FIRST {
             return None;
         }
     }
-    if is_list || line.indent <= indented {
+
+    if !has_indicator {
+        return plain_below(bytes, line, key_indent, is_delimited, is_list, find_secret);
+    }
+    if is_list || line.indent <= key_indent {
         return None;
     }
-    lines(bytes, line, indented, false, !indicator, find_secret)
+    lines(bytes, line, key_indent, false, false, find_secret)
 }
 
-/// The lines of a value from the first secret to the end. They are indented more than the key, or
-/// are entries of a list with the indentation of the first entry.
+/// Returns the value without the sign of a block whose first line is `line`. The flags are those of
+/// [`below`].
+fn plain_below(
+    bytes: &[u8],
+    line: Line,
+    key_indent: usize,
+    is_delimited: bool,
+    is_list: bool,
+    find_secret: FindSecret,
+) -> Option<Span> {
+    let text = &bytes[line.start..line.end];
+    if text.starts_with(b"- ") {
+        if is_delimited || line.indent < key_indent {
+            return None;
+        }
+        return lines(bytes, line, key_indent, true, true, find_secret);
+    }
+    if is_list {
+        return None;
+    }
+
+    let first_byte = text[0];
+    if matches!(first_byte, b'"' | b'\'') {
+        let start = line.start + 1;
+        let end = closing_quote(bytes, start, first_byte, 0)?;
+        if !is_delimited && line.indent <= key_indent {
+            return None;
+        }
+        return Some(Span { start: find_secret(start, end, true)?, end });
+    }
+    if is_delimited {
+        let end = line.start + text.iter().take_while(|byte| **byte != b'<').count();
+        return Some(Span { start: find_secret(line.start, end, false)?, end });
+    }
+
+    // The next lines are other settings, and not a value.
+    if is_mapping(text) || matches!(first_byte, b'{' | b'[' | b'&' | b'*' | b'!' | b'#') {
+        return None;
+    }
+    if line.indent <= key_indent {
+        return None;
+    }
+    lines(bytes, line, key_indent, false, true, find_secret)
+}
+
+/// Returns the lines of a value from the first secret to the end. They are indented more than the
+/// key, or are entries of a list with the indentation of the first entry.
 ///
 /// Few bytes before the first secret are examined, since the next key examines them again. The
 /// bytes after it aren't examined again.
 fn lines(
     bytes: &[u8],
     first: Line,
-    indented: usize,
-    entries: bool,
+    key_indent: usize,
+    has_entries: bool,
     ends_at_key: bool,
     find_secret: FindSecret,
 ) -> Option<Span> {
     let from = first.start;
-    let least = if entries { first.indent } else { indented + 1 };
-    let mut begin = None;
+    let min_indent = if has_entries { first.indent } else { key_indent + 1 };
+    let mut secret_start = None;
     let mut end = 0;
     let mut next = Some(first);
     while let Some(line) = next {
         next = Line::at(bytes, line.next);
         if line.is_blank() {
-            if begin.is_none() && line.next - from > FIRST {
+            if secret_start.is_none() && line.next - from > FIRST {
                 return None;
             }
             continue;
         }
+
         let text = &bytes[line.start..line.end];
-        let (within, quoted) = match text {
-            [b'-', b' ', ..] if entries && line.indent == least => {
-                unquoted(bytes, line.start + 2, line.end)
-            }
-            [b'#', ..] if entries && line.indent == least => continue,
-            _ if entries && line.indent == least => break,
+        let has_entry_indent = has_entries && line.indent == min_indent;
+        let ((value_start, value_end), is_quoted) = match text {
+            [b'-', b' ', ..] if has_entry_indent => unquoted(bytes, line.start + 2, line.end),
+            [b'#', ..] if has_entry_indent => continue,
+            _ if has_entry_indent => break,
             _ => ((line.start, line.end), false),
         };
-        if line.indent < least || ends_at_key && is_mapping(text) {
+        if line.indent < min_indent {
             break;
         }
-        if begin.is_none() {
-            begin = find_secret(within.0, within.1, quoted);
-            if begin.is_none() && line.next - from > FIRST {
+        if ends_at_key && is_mapping(text) {
+            break;
+        }
+
+        if secret_start.is_none() {
+            secret_start = find_secret(value_start, value_end, is_quoted);
+            if secret_start.is_none() && line.next - from > FIRST {
                 return None;
             }
         }
-        end = within.1;
+        end = value_end;
     }
-    Some(Span { start: begin?, end })
+    Some(Span { start: secret_start?, end })
 }
 
-/// The range between two offsets without quotes around it, and whether it had quotes.
+/// Returns the range between two offsets without quotes around it, and whether it had quotes.
 fn unquoted(bytes: &[u8], start: usize, end: usize) -> ((usize, usize), bool) {
-    let start = start + bytes[start..end].iter().take_while(|byte| **byte == b' ').count();
-    match bytes[start..end] {
-        [quote @ (b'"' | b'\''), .., last] if quote == last => ((start + 1, end - 1), true),
-        _ => ((start, end), false),
+    let spaces = bytes[start..end].iter().take_while(|byte| **byte == b' ').count();
+    let text_start = start + spaces;
+    match bytes[text_start..end] {
+        [quote @ (b'"' | b'\''), .., last] if quote == last => ((text_start + 1, end - 1), true),
+        _ => ((text_start, end), false),
     }
 }
 
@@ -156,8 +190,8 @@ fn is_mapping(line: &[u8]) -> bool {
     line.ends_with(b":") || line.windows(2).any(|two| two == b": ")
 }
 
-/// The range from the first to the last secret in a list that begins at `at`, without their quotes.
-/// The list must not contain lists or objects.
+/// Returns the range from the first to the last secret in a list that begins at `at`, without their
+/// quotes. The list must not contain lists or objects.
 pub(super) fn list(bytes: &[u8], at: usize, find_secret: FindSecret) -> Option<Span> {
     if bytes.get(at) != Some(&b'[') || mark::length(&bytes[at..]) > 0 {
         return None;
@@ -165,45 +199,50 @@ pub(super) fn list(bytes: &[u8], at: usize, find_secret: FindSecret) -> Option<S
     let mut span: Option<Span> = None;
     let mut next = skip_blank(bytes, at + 1);
     while span.is_some() || next - at < MAX {
-        let slashes = bytes[next..].iter().take(8).take_while(|byte| **byte == b'\\').count();
-        let quote = bytes.get(next + slashes).copied().filter(|byte| matches!(byte, b'"' | b'\''));
-        let begin = if quote.is_some() { next + slashes + 1 } else { next };
-        let (end, after) = match quote {
-            Some(quote) => {
-                let Some(end) = closing_quote(bytes, begin, quote, slashes) else { break };
-                (end, end + slashes + 1)
-            }
-            None => {
-                let end = begin + bare_length(&bytes[begin..]);
-                (
-                    end - bytes[begin..end]
-                        .iter()
-                        .rev()
-                        .take_while(|byte| byte.is_ascii_whitespace())
-                        .count(),
-                    end,
-                )
-            }
-        };
-        let after = skip_blank(bytes, after);
-        let sign = bytes.get(after);
+        let Some(entry) = Entry::at(bytes, next) else { break };
+        let sign_at = skip_blank(bytes, entry.next);
+        let sign = bytes.get(sign_at);
         if !matches!(sign, Some(b',' | b']')) {
             break;
         }
-        if let Some(start) = find_secret(begin, end, quote.is_some()) {
-            let start = span.map_or(start, |span| span.start);
-            span = Some(Span { start, end });
+        if let Some(secret_start) = find_secret(entry.start, entry.end, entry.is_quoted) {
+            let start = span.map_or(secret_start, |span| span.start);
+            span = Some(Span { start, end: entry.end });
         }
         if sign == Some(&b']') {
             break;
         }
-        next = skip_blank(bytes, after + 1);
+        next = skip_blank(bytes, sign_at + 1);
     }
     count_examined(next - at);
     span
 }
 
-/// Length of an entry of a list without quotes.
+/// An entry of a list, without its quotes.
+struct Entry {
+    start: usize,
+    end: usize,
+    is_quoted: bool,
+    /// Offset after the closing quote.
+    next: usize,
+}
+
+impl Entry {
+    /// Reads the entry that begins at `at`. Returns `None` if its quote isn't closed.
+    fn at(bytes: &[u8], at: usize) -> Option<Self> {
+        let slashes = bytes[at..].iter().take(8).take_while(|byte| **byte == b'\\').count();
+        if let Some(quote @ (b'"' | b'\'')) = bytes.get(at + slashes) {
+            let start = at + slashes + 1;
+            let end = closing_quote(bytes, start, *quote, slashes)?;
+            return Some(Self { start, end, is_quoted: true, next: end + slashes + 1 });
+        }
+        let next = at + bare_length(&bytes[at..]);
+        let end = at + bytes[at..next].trim_ascii_end().len();
+        Some(Self { start: at, end, is_quoted: false, next })
+    }
+}
+
+/// Returns the length of an entry of a list without quotes.
 fn bare_length(text: &[u8]) -> usize {
     let mut length = 0;
     while let Some(byte) = text.get(length)
@@ -222,9 +261,11 @@ fn bare_length(text: &[u8]) -> usize {
     length
 }
 
-/// The offset after white space and the line numbers in it.
+/// Returns the offset after white space and the line numbers in it.
 fn skip_blank(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(byte) = bytes.get(at).filter(|byte| byte.is_ascii_whitespace()) {
+    while let Some(byte) = bytes.get(at)
+        && byte.is_ascii_whitespace()
+    {
         at += 1;
         if *byte == b'\n' {
             at += number_at(bytes, at);
@@ -233,17 +274,17 @@ fn skip_blank(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The text between triple quotes that begin at `at`.
+/// Returns the text between triple quotes that begin at `at`.
 pub(super) fn triple_quoted(bytes: &[u8], at: usize, find_secret: FindSecret) -> Option<Span> {
-    let quotes =
-        bytes[at..].first_chunk::<3>().filter(|three| matches!(*three, b"\"\"\"" | b"\'\'\'"))?;
-    let within = &bytes[at + 3..bytes.len().min(at + 3 + MAX)];
-    let end = within.windows(3).position(|three| three == quotes);
-    count_examined(end.unwrap_or(within.len()));
-    first_secret_line(bytes, at + 3, at + 3 + end?, find_secret)
+    let quotes @ (b"\"\"\"" | b"\'\'\'") = bytes[at..].first_chunk::<3>()? else { return None };
+    let start = at + 3;
+    let within = &bytes[start..bytes.len().min(start + MAX)];
+    let length = within.windows(3).position(|three| three == quotes);
+    count_examined(length.unwrap_or(within.len()));
+    first_secret_line(bytes, start, start + length?, find_secret)
 }
 
-/// The text after the quote at `at`, if a later line closes the quote.
+/// Returns the text after the quote at `at`, if a later line closes the quote.
 pub(super) fn quoted_lines(bytes: &[u8], at: usize, find_secret: FindSecret) -> Option<Span> {
     let quote = bytes[at];
     let start = at + 1;
@@ -251,13 +292,14 @@ pub(super) fn quoted_lines(bytes: &[u8], at: usize, find_secret: FindSecret) -> 
         return None;
     }
     let within = &bytes[start..bytes.len().min(start + MAX)];
-    let first = within.iter().position(|byte| *byte == b'\n')?;
-    let end = (first..within.len()).find(|end| within[*end] == quote && within[*end - 1] != b'\\');
-    count_examined(end.unwrap_or(within.len()));
-    first_secret_line(bytes, start, start + end?, find_secret)
+    let line_end = within.iter().position(|byte| *byte == b'\n')?;
+    let length =
+        (line_end..within.len()).find(|at| within[*at] == quote && within[*at - 1] != b'\\');
+    count_examined(length.unwrap_or(within.len()));
+    first_secret_line(bytes, start, start + length?, find_secret)
 }
 
-/// The lines of a quoted text from the first secret to the end.
+/// Returns the lines of a quoted text from the first secret to the end.
 fn first_secret_line(
     bytes: &[u8],
     start: usize,
@@ -278,7 +320,7 @@ fn first_secret_line(
     None
 }
 
-/// The range between two offsets without white space, quotes and line numbers at its ends.
+/// Returns the range between two offsets without white space, quotes and line numbers at its ends.
 pub(super) fn trimmed(bytes: &[u8], mut start: usize, mut end: usize) -> (usize, usize) {
     while start < end && is_edge(bytes[start]) {
         start += 1;
@@ -288,17 +330,16 @@ pub(super) fn trimmed(bytes: &[u8], mut start: usize, mut end: usize) -> (usize,
     }
     loop {
         let last = end - bytes[start..end].iter().rev().take_while(|byte| is_edge(**byte)).count();
-        let line = bytes[start..last]
-            .iter()
-            .rev()
-            .take(NUMBER)
-            .position(|byte| *byte == b'\n')
-            .map(|back| last - back);
-        match line {
-            // The end of a line, and only the number of the next line.
-            Some(line) if line + numbered(&bytes[line..end]) >= last => end = line - 1,
-            _ => return (start, last.max(start)),
+        let mut last_bytes = bytes[start..last].iter().rev().take(NUMBER);
+        let Some(line_length) = last_bytes.position(|byte| *byte == b'\n') else {
+            return (start, last);
+        };
+        let line_start = last - line_length;
+        let is_only_number = line_start + numbered(&bytes[line_start..end]) >= last;
+        if !is_only_number {
+            return (start, last);
         }
+        end = line_start - 1;
     }
 }
 
@@ -306,10 +347,11 @@ fn is_edge(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\'' | b',' | b'\\')
 }
 
-/// Length of the line number at `at`.
+/// Returns the length of the line number at `at`.
 fn number_at(bytes: &[u8], at: usize) -> usize {
-    let rest = &bytes[at..bytes.len().min(at + NUMBER)];
-    numbered(&rest[..rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len())])
+    let near = &bytes[at..bytes.len().min(at + NUMBER)];
+    let line_end = near.iter().position(|byte| *byte == b'\n').unwrap_or(near.len());
+    numbered(&near[..line_end])
 }
 
 /// A line without the line number that `read` and `grep` write: its content and its indentation.
@@ -322,7 +364,10 @@ struct Line {
 
 impl Line {
     fn at(bytes: &[u8], at: usize) -> Option<Self> {
-        let rest = bytes.get(at..).filter(|rest| !rest.is_empty())?;
+        let rest = bytes.get(at..)?;
+        if rest.is_empty() {
+            return None;
+        }
         let length = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
         count_examined(length);
         let line = rest[..length].trim_ascii_end();
@@ -341,8 +386,8 @@ impl Line {
     }
 }
 
-/// Length of a line number: `  12\t`, in a change `+   12\t`, in a search `path:12: ` and
-/// `path-12- `.
+/// Returns the length of a line number: `  12\t`, in a change `+   12\t`, in a search `path:12: `
+/// and `path-12- `.
 pub(super) fn numbered(line: &[u8]) -> usize {
     let sign = usize::from(matches!(line, [b'+' | b'-', b' ', ..]));
     let spaces = sign + line[sign..].iter().take(8).take_while(|byte| **byte == b' ').count();
@@ -364,8 +409,8 @@ pub(super) fn numbered(line: &[u8]) -> usize {
     0
 }
 
-/// The end of a quoted value: a quote on the same line, after as many backslashes as the first
-/// quote has.
+/// Returns the end of a quoted value: a quote on the same line, after as many backslashes as the
+/// first quote has.
 pub(super) fn closing_quote(
     bytes: &[u8],
     start: usize,

@@ -6,31 +6,32 @@ use super::shapes::{begins, varied};
 /// Bytes of the user part of a URL, before the `@`.
 const MAX_USER: usize = 1024;
 
-/// The password of a URL, found by its `://`: in `scheme://user:password@host`, or a token that is
-/// the user.
+/// Returns the password of a URL, found by its `://`: in `scheme://user:password@host`, or a token
+/// that is the user.
 pub(super) fn url(text: &[u8], at: usize) -> Option<Found> {
     if at == 0 || !text[at - 1].is_ascii_alphanumeric() {
         return None;
     }
     let start = at + 3;
-    let rest = &text[start..text.len().min(start + MAX_USER)];
-    let end = rest.iter().position(|byte| ends_authority(*byte));
-    let authority = &rest[..end.unwrap_or(rest.len())];
-    let user = &authority[..authority.iter().rposition(|byte| *byte == b'@')?];
-    match user.iter().position(|byte| *byte == b':') {
-        Some(colon) => {
-            let password = std::str::from_utf8(&user[colon + 1..]).ok()?;
-            let name = std::str::from_utf8(&user[..colon]).ok()?;
-            is_password(name, password).then_some(Found {
-                start: start + colon + 1,
-                end: start + user.len(),
-                kind: "url-password",
-            })
+    let after_scheme = &text[start..text.len().min(start + MAX_USER)];
+    let authority_end = after_scheme.iter().position(|byte| ends_authority(*byte));
+    let authority = &after_scheme[..authority_end.unwrap_or(after_scheme.len())];
+    let user_length = authority.iter().rposition(|byte| *byte == b'@')?;
+    let user = &authority[..user_length];
+    let end = start + user_length;
+
+    if let Some(colon) = user.iter().position(|byte| *byte == b':') {
+        let name = std::str::from_utf8(&user[..colon]).ok()?;
+        let password = std::str::from_utf8(&user[colon + 1..]).ok()?;
+        if !is_password(name, password) {
+            return None;
         }
-        // The key of a service. A user name is shorter, or a word.
-        None => (user.len() >= 20 && user.iter().all(u8::is_ascii_alphanumeric) && varied(user))
-            .then_some(Found { start, end: start + user.len(), kind: "url-token" }),
+        return Some(Found { start: start + colon + 1, end, kind: "url-password" });
     }
+
+    // Without a password, the user may be the key of a service. A user name is shorter, or a word.
+    let is_token = user.len() >= 20 && user.iter().all(u8::is_ascii_alphanumeric) && varied(user);
+    is_token.then_some(Found { start, end, kind: "url-token" })
 }
 
 fn ends_authority(byte: u8) -> bool {
@@ -53,10 +54,10 @@ fn ends_authority(byte: u8) -> bool {
     )
 }
 
-/// Whether the text in the place of a password is a password, and not a placeholder.
+/// Checks whether the text in the place of a password is a password, and not a placeholder.
 fn is_password(user: &str, password: &str) -> bool {
     let lower = password.to_ascii_lowercase();
-    let word = [
+    let words = [
         "pass",
         "password",
         "passwd",
@@ -73,7 +74,7 @@ fn is_password(user: &str, password: &str) -> bool {
         "hunter2",
         "pass%20word",
     ];
-    let placeholder = [
+    let placeholder_parts = [
         "$",
         "{",
         "}",
@@ -89,31 +90,32 @@ fn is_password(user: &str, password: &str) -> bool {
         "redacted",
         "[redacted:",
     ];
-    password.len() >= 4
-        && !word.contains(&&*lower)
-        && !placeholder.iter().any(|text| lower.contains(text))
-        && !lower.eq_ignore_ascii_case(user)
-        && !password.bytes().all(|byte| byte.is_ascii_punctuation())
+    let is_placeholder = words.contains(&&*lower)
+        || placeholder_parts.iter().any(|part| lower.contains(part))
+        || lower.eq_ignore_ascii_case(user)
+        || password.bytes().all(|byte| byte.is_ascii_punctuation());
+    password.len() >= 4 && !is_placeholder
 }
 
-/// The token after `Bearer `, or the name and password after `Basic `.
+/// Returns the token after `Bearer `, or the name and password after `Basic `.
 pub(super) fn scheme(text: &[u8], at: usize) -> Option<Found> {
     if !begins(text, at) {
         return None;
     }
-    let (kind, length) = if text[at..].get(..6)?.eq_ignore_ascii_case(b"bearer") {
-        ("bearer-token", 6)
-    } else {
-        ("basic-auth", 5)
-    };
-    if kind == "basic-auth" && !text[at..].get(..5)?.eq_ignore_ascii_case(b"basic") {
+    // A token follows, so a text of fewer than 6 bytes has no secret after either word.
+    let first_six = text[at..].get(..6)?;
+    let is_bearer = first_six.eq_ignore_ascii_case(b"bearer");
+    if !is_bearer && !first_six[..5].eq_ignore_ascii_case(b"basic") {
         return None;
     }
-    let spaces = text[at + length..].iter().take(4).take_while(|byte| **byte == b' ').count();
+    let scheme_length = if is_bearer { 6 } else { 5 };
+    let after_scheme = &text[at + scheme_length..];
+    let spaces = after_scheme.iter().take(4).take_while(|byte| **byte == b' ').count();
     if spaces == 0 {
         return None;
     }
-    let start = at + length + spaces;
+
+    let start = at + scheme_length + spaces;
     let token = text[start..].iter().take_while(|byte| {
         byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
@@ -121,20 +123,22 @@ pub(super) fn scheme(text: &[u8], at: usize) -> Option<Found> {
     let end = start + token.count();
     count_examined(end - start);
     let value = &text[start..end];
-    let is_secret = match kind {
-        "bearer-token" => {
-            value.len() >= 20 && varied(value) && value.iter().any(u8::is_ascii_digit)
-        }
-        _ => {
-            value.len() >= 8
-                && super::encoded::decoded(value)
-                    .is_some_and(|plain| plain.contains(':') && !plain.contains(' '))
-        }
-    };
-    is_secret.then_some(Found { start, end, kind })
+
+    if is_bearer {
+        let is_secret = value.len() >= 20 && varied(value) && value.iter().any(u8::is_ascii_digit);
+        return is_secret.then_some(Found { start, end, kind: "bearer-token" });
+    }
+    if value.len() < 8 {
+        return None;
+    }
+    let name_and_password = super::encoded::decoded(value)?;
+    if !name_and_password.contains(':') || name_and_password.contains(' ') {
+        return None;
+    }
+    Some(Found { start, end, kind: "basic-auth" })
 }
 
-/// The password of a line in `.netrc`: `login NAME password WORD`.
+/// Returns the password of a line in `.netrc`: `login NAME password WORD`.
 pub(super) fn netrc(text: &[u8], at: usize) -> Option<Found> {
     let spaces = text[at..]
         .strip_prefix(b"password")?
@@ -151,10 +155,9 @@ pub(super) fn netrc(text: &[u8], at: usize) -> Option<Found> {
     let name = before[login + 6..].trim_ascii();
     let start = at + 8 + spaces;
     let length = text[start..].iter().take_while(|byte| !byte.is_ascii_whitespace()).count();
-    let whole = !name.is_empty() && !name.iter().any(u8::is_ascii_whitespace) && length >= 4;
-    (whole && !matches!(text[start], b'$' | b'=' | b':' | b'[')).then_some(Found {
-        start,
-        end: start + length,
-        kind: "password",
-    })
+    let is_name = !name.is_empty() && !name.iter().any(u8::is_ascii_whitespace);
+    if !is_name || length < 4 || matches!(text[start], b'$' | b'=' | b':' | b'[') {
+        return None;
+    }
+    Some(Found { start, end: start + length, kind: "password" })
 }

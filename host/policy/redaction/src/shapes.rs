@@ -236,25 +236,28 @@ static NEXT: [[u128; 3]; 128] = {
     next
 };
 
-/// The prefix of the shape with this index.
+/// Returns the prefix of the shape with this index.
 pub(super) const fn prefix(index: usize) -> Option<&'static [u8]> {
     if index < SHAPES.len() { Some(SHAPES[index].prefix.as_bytes()) } else { None }
 }
 
-/// A credential whose prefix begins at `at`.
+/// Returns the credential whose prefix begins at `at`.
 pub(super) fn at(text: &[u8], at: usize) -> Option<Found> {
-    let (first, last) = *BY_FIRST.get(text[at] as usize)?;
-    let next = text.get(at + 1..text.len().min(at + 4))?;
-    if next.iter().zip(&NEXT[text[at] as usize]).any(|(byte, known)| known >> (byte & 127) & 1 == 0)
-    {
-        return None;
+    let first_byte = text[at] as usize;
+    let (first, end) = *BY_FIRST.get(first_byte)?;
+    let next_bytes = text.get(at + 1..text.len().min(at + 4))?;
+    for (byte, known_bits) in next_bytes.iter().zip(&NEXT[first_byte]) {
+        let is_known = known_bits >> (byte & 127) & 1 == 1;
+        if !is_known {
+            return None;
+        }
     }
-    SHAPES[first as usize..last as usize]
-        .iter()
-        .rev()
-        .find_map(|shape| match_shape(text, at, shape))
+    // A longer prefix comes later, and is tried first.
+    let mut shapes = SHAPES[first as usize..end as usize].iter().rev();
+    shapes.find_map(|shape| match_shape(text, at, shape))
 }
 
+/// Returns the credential with the prefix of `shape` at `at`.
 fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
     let prefix = shape.prefix.as_bytes();
     // Most prefixes differ in the second byte, so that is compared first.
@@ -264,9 +267,10 @@ fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
     let mut start = at;
     if shape.prefix == "8Q~" {
         // This prefix is inside the credential: three characters come before it.
-        start = at
-            .checked_sub(3)
-            .filter(|start| text[*start..at].iter().all(|byte| Loose.has(*byte)))?;
+        start = at.checked_sub(3)?;
+        if !text[start..at].iter().all(|byte| Loose.has(*byte)) {
+            return None;
+        }
     }
     if !begins(text, start) {
         return None;
@@ -276,22 +280,27 @@ fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
     for (index, part) in shape.parts.iter().enumerate() {
         match *part {
             Is(literal) => {
-                end = text[end..].starts_with(literal.as_bytes()).then_some(end + literal.len())?;
+                if !text[end..].starts_with(literal.as_bytes()) {
+                    return None;
+                }
+                end += literal.len();
                 secret = end;
             }
             Run(class, least, most) => {
-                let last = index + 1 == shape.parts.len();
+                let is_last = index + 1 == shape.parts.len();
                 // A long last part is only read to its end if the credential is valid.
-                let most_now = if last && most == LONG { SAMPLE } else { most };
-                let run = &text[end..text.len().min(end + most_now + 1)];
-                let run = &run[..run.iter().take_while(|byte| class.has(**byte)).count()];
+                let sample_length = if is_last && most == LONG { SAMPLE } else { most };
+                let sample = &text[end..text.len().min(end + sample_length + 1)];
+                let run_length = sample.iter().take_while(|byte| class.has(**byte)).count();
+                count_examined(run_length);
                 // A full stop may end a sentence here.
-                let length = run.iter().rposition(|byte| *byte != b'.').map_or(0, |last| last + 1);
-                count_examined(run.len());
-                if length < least || length > most && most != LONG {
+                let last = sample[..run_length].iter().rposition(|byte| *byte != b'.');
+                let length = last.map_or(0, |last| last + 1);
+                let is_too_long = most != LONG && length > most;
+                if length < least || is_too_long {
                     return None;
                 }
-                end += length.min(most_now);
+                end += length.min(sample_length);
             }
         }
     }
@@ -304,48 +313,45 @@ fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
     Some(Found { start, end, kind: shape.kind })
 }
 
-/// Whether a credential can begin here. It can't begin in the middle of a word. An escape of JSON
-/// or of a URL before it isn't part of a word.
+/// Checks whether a credential can begin here. It can't begin in the middle of a word. An escape of
+/// JSON or of a URL before it isn't part of a word.
 pub(super) fn begins(text: &[u8], at: usize) -> bool {
-    let Some(before) = at.checked_sub(1).map(|before| text[before]) else { return true };
-    if !before.is_ascii_alphanumeric() && before != b'_' {
-        return true;
+    match text[..at] {
+        [.., b'%', high, low] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => true,
+        [.., b'\\', b'n' | b't' | b'r'] => true,
+        [.., before] => !before.is_ascii_alphanumeric() && before != b'_',
+        [] => true,
     }
-    let percent = before.is_ascii_hexdigit()
-        && byte_back(text, at, 3) == Some(b'%')
-        && byte_back(text, at, 2).is_some_and(|byte| byte.is_ascii_hexdigit());
-    percent || matches!(before, b'n' | b't' | b'r') && byte_back(text, at, 2) == Some(b'\\')
 }
 
-fn byte_back(text: &[u8], at: usize, back: usize) -> Option<u8> {
-    at.checked_sub(back).map(|at| text[at])
-}
-
-/// Whether characters look random, and not like a name or a placeholder: letters and digits (or
-/// both cases), and enough different ones.
+/// Checks whether characters look random, and not like a name or a placeholder: letters and digits
+/// (or both cases), and enough different ones.
 pub(super) fn varied(secret: &[u8]) -> bool {
-    let mut seen = [false; 128];
-    let mut upper = false;
-    let mut lower = false;
-    let mut digit = false;
-    let mut different = 0;
-    for byte in secret.iter().take(256) {
-        upper |= byte.is_ascii_uppercase();
-        lower |= byte.is_ascii_lowercase();
-        digit |= byte.is_ascii_digit();
-        if let Some(seen) = seen.get_mut(*byte as usize) {
-            different += usize::from(!std::mem::replace(seen, true));
-        }
+    let sample = &secret[..secret.len().min(256)];
+    let mut is_seen = [false; 128];
+    for byte in sample.iter().filter(|byte| byte.is_ascii()) {
+        is_seen[*byte as usize] = true;
     }
-    different >= 10.min(secret.len() / 3 + 2)
-        && (digit && (upper || lower) || upper && (lower || secret.len() == 16))
+    let different = is_seen.iter().filter(|is_seen| **is_seen).count();
+    if different < 10.min(secret.len() / 3 + 2) {
+        return false;
+    }
+
+    let has_upper = sample.iter().any(u8::is_ascii_uppercase);
+    let has_lower = sample.iter().any(u8::is_ascii_lowercase);
+    let has_digit = sample.iter().any(u8::is_ascii_digit);
+    if has_digit {
+        return has_upper || has_lower;
+    }
+    // The id of an AWS key, with 16 characters, may be capital letters alone.
+    has_upper && (has_lower || secret.len() == 16)
 }
 
-/// A JSON Web Token (RFC 7519) or an encrypted one (RFC 7516), which begins with `eyJ`: `{"` in
-/// base64.
+/// Returns a JSON Web Token (RFC 7519) or an encrypted one (RFC 7516), which begins with `eyJ`:
+/// `{"` in base64.
 pub(super) fn jwt(text: &[u8], at: usize) -> Option<Found> {
     // After a dash, the word began earlier, and was examined from there.
-    if !begins(text, at) || at.checked_sub(1).is_some_and(|before| text[before] == b'-') {
+    if !begins(text, at) || text[..at].ends_with(b"-") {
         return None;
     }
     let mut parts = [(at, at); 5];
@@ -362,48 +368,56 @@ pub(super) fn jwt(text: &[u8], at: usize) -> Option<Found> {
         }
         from += 1;
     }
-    let length = parts.map(|(start, end)| end - start);
+    let lengths = parts.map(|(start, end)| end - start);
+    if lengths[0] < 16 {
+        return None;
+    }
     let is_object = text[parts[1].0..].starts_with(b"eyJ");
     let last = match count {
-        _ if length[0] < 16 => return None,
-        3.. if is_object && length[1] >= 10 && length[2] >= 16 => 2,
-        5 if length[2] >= 8 && length[3] >= 8 && length[4] >= 8 => 4,
+        3.. if is_object && lengths[1] >= 10 && lengths[2] >= 16 => 2,
+        5 if lengths[2] >= 8 && lengths[3] >= 8 && lengths[4] >= 8 => 4,
         _ => return None,
     };
     Some(Found { start: at, end: parts[last].1, kind: "jwt" })
 }
 
-/// A Telegram bot's token, found by the `:AA` in it.
+/// Returns a Telegram bot's token, found by the `:AA` in it.
 pub(super) fn telegram(text: &[u8], at: usize) -> Option<Found> {
     let digits = text[..at].iter().rev().take(11).take_while(|byte| byte.is_ascii_digit()).count();
     let length = text[at + 1..].iter().take(36).take_while(|byte| Url.has(**byte)).count();
     let start = at - digits;
-    let bot = start.checked_sub(3).is_some_and(|before| text[before..].starts_with(b"bot"));
-    let whole = (8..=10).contains(&digits) && length == 35 && (bot || begins(text, start));
-    (whole && varied(&text[at + 1..at + 36])).then_some(Found {
-        start,
-        end: at + 36,
-        kind: "telegram-token",
-    })
+    let end = at + 36;
+    // In the URL of a request, `bot` comes before the token.
+    let has_begin = text[..start].ends_with(b"bot") || begins(text, start);
+    if !has_begin || length != 35 || !(8..=10).contains(&digits) {
+        return None;
+    }
+    varied(&text[at + 1..end]).then_some(Found { start, end, kind: "telegram-token" })
 }
 
-/// A Discord bot's token: its id in base64, a time, a signature.
+/// Returns a Discord bot's token: its id in base64, a time, a signature.
 pub(super) fn discord(text: &[u8], at: usize) -> Option<Found> {
     if !begins(text, at) {
         return None;
     }
     let mut end = at;
-    for (least, most, dot) in [(23, 28, true), (6, 6, true), (27, 40, false)] {
+    for (least, most, has_dot) in [(23, 28, true), (6, 6, true), (27, 40, false)] {
         let length = text[end..].iter().take(most + 1).take_while(|byte| Url.has(**byte)).count();
-        if length < least || length > most || dot && text.get(end + length) != Some(&b'.') {
+        if length < least || length > most {
             return None;
         }
-        end += length + usize::from(dot);
+        end += length;
+        if has_dot {
+            if text.get(end) != Some(&b'.') {
+                return None;
+            }
+            end += 1;
+        }
     }
     Some(Found { start: at, end, kind: "discord-token" })
 }
 
-/// Whether these three bytes begin a Discord bot's token.
+/// Checks whether these three bytes begin a Discord bot's token.
 pub(super) fn begins_discord(three: [u8; 3]) -> bool {
     DISCORD.iter().zip(three).all(|(known, byte)| known.contains(&byte))
 }
@@ -411,24 +425,28 @@ pub(super) fn begins_discord(three: [u8; 3]) -> bool {
 /// The first three characters of a Discord bot's token: the digits of an id in base64.
 pub(super) const DISCORD: [&[u8]; 3] = [b"MNO", b"DTjz", b"AEIMQUYcgk"];
 
-/// A Google refresh token, `1//0…`.
+/// Returns a Google refresh token, `1//0…`.
 pub(super) fn google_refresh(text: &[u8], at: usize) -> Option<Found> {
-    let length = text[at + 3..].iter().take(201).take_while(|byte| Url.has(**byte)).count();
-    let whole = begins(text, at) && text.get(at + 3) == Some(&b'0') && (40..=200).contains(&length);
-    (whole && varied(&text[at + 3..at + 3 + length])).then_some(Found {
-        start: at,
-        end: at + 3 + length,
-        kind: "google-token",
-    })
+    let start = at + 3;
+    let length = text[start..].iter().take(201).take_while(|byte| Url.has(**byte)).count();
+    let end = start + length;
+    let has_form =
+        begins(text, at) && text.get(start) == Some(&b'0') && (40..=200).contains(&length);
+    if !has_form || !varied(&text[start..end]) {
+        return None;
+    }
+    Some(Found { start: at, end, kind: "google-token" })
 }
 
-/// A Mailchimp key, found by the `-us` near its end.
+/// Returns a Mailchimp key, found by the `-us` near its end.
 pub(super) fn mailchimp(text: &[u8], at: usize) -> Option<Found> {
-    let start =
-        at.checked_sub(32).filter(|start| text[*start..at].iter().all(|byte| Hex.has(*byte)))?;
+    let start = at.checked_sub(32)?;
+    if !text[start..at].iter().all(|byte| Hex.has(*byte)) {
+        return None;
+    }
     let digits = text[at + 3..].iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
-    let whole = begins(text, start) && (1..=2).contains(&digits) && varied(&text[start..at]);
-    whole.then_some(Found { start, end: at + 3 + digits, kind: "mailchimp-key" })
+    let is_key = begins(text, start) && (1..=2).contains(&digits) && varied(&text[start..at]);
+    is_key.then_some(Found { start, end: at + 3 + digits, kind: "mailchimp-key" })
 }
 
 #[cfg(test)]

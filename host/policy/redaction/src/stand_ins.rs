@@ -1,7 +1,7 @@
 //! Recognises values that aren't secrets, but placeholders or references: `changeme`, `${TOKEN}`,
 //! `os.environ["KEY"]`.
 
-/// Whether a value is a placeholder that a user has to replace, or a hidden value.
+/// Checks whether a value is a placeholder that a user has to replace, or a hidden value.
 pub(super) fn is_placeholder(value: &str) -> bool {
     let value = value.trim_end_matches(['.', ',', ';', '!']);
     let first = value.chars().next();
@@ -66,14 +66,15 @@ pub(super) fn is_placeholder(value: &str) -> bool {
         || lower.ends_with("...")
 }
 
-/// Whether a value refers to a secret: a variable, a call, a path, a field.
+/// Checks whether a value refers to a secret: a variable, a call, a path, a field.
 pub(super) fn is_reference(value: &str, quoted: bool) -> bool {
-    let bytes = value.as_bytes();
-    if matches!(bytes[0], b'$' | b'<' | b'{' | b'[' | b'(')
-        && !value.starts_with("[REDACTED:")
-        && !(quoted && bytes[0] == b'$' && is_crypt(value))
-    {
-        return true;
+    let first_byte = value.as_bytes()[0];
+    if matches!(first_byte, b'$' | b'<' | b'{' | b'[' | b'(') {
+        let is_mark = value.starts_with("[REDACTED:");
+        let is_hash = quoted && first_byte == b'$' && is_crypt(value);
+        if !is_mark && !is_hash {
+            return true;
+        }
     }
     if value.starts_with("%(")
         || value.starts_with("%{")
@@ -83,27 +84,7 @@ pub(super) fn is_reference(value: &str, quoted: bool) -> bool {
     {
         return true;
     }
-    if !quoted
-        && matches!(bytes[0], b'!' | b'&' | b'*' | b'@')
-        && value[1..].bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    {
-        return true;
-    }
-    // `get_token(x)`, `os.environ["TOKEN"]`, `config.password`, `Option<String>`.
-    if !quoted
-        && value
-            .find(['(', '[', '<'])
-            .is_some_and(|open| open > 0 && value[..open].split(['.', ':', '>']).all(is_part))
-    {
-        return true;
-    }
-    if !quoted
-        && (value.contains("::")
-            || value.contains('.')
-                && value
-                    .split('.')
-                    .all(|part| is_name(part) && !part.bytes().any(|byte| byte.is_ascii_digit())))
-    {
+    if !quoted && is_expression(value) {
         return true;
     }
     for scheme in [
@@ -138,6 +119,30 @@ pub(super) fn is_reference(value: &str, quoted: bool) -> bool {
         })
 }
 
+/// Checks whether a value without quotes is code, and not a text: `&NAME`, `get_token(x)`,
+/// `os.environ["TOKEN"]`, `config.password`, `Option<String>`.
+fn is_expression(value: &str) -> bool {
+    let first_byte = value.as_bytes()[0];
+    if matches!(first_byte, b'!' | b'&' | b'*' | b'@')
+        && value[1..].bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    {
+        return true;
+    }
+    if let Some(open) = value.find(['(', '[', '<'])
+        && open > 0
+        && value[..open].split(['.', ':', '>']).all(is_part)
+    {
+        return true;
+    }
+    if value.contains("::") {
+        return true;
+    }
+    value.contains('.')
+        && value
+            .split('.')
+            .all(|part| is_name(part) && !part.bytes().any(|byte| byte.is_ascii_digit()))
+}
+
 fn is_part(part: &str) -> bool {
     let part = part.trim_end_matches(['-', '!']);
     part.is_empty() || is_name(part)
@@ -148,8 +153,8 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Whether a value is a hash of `crypt`, which begins with `$` like a variable.
+/// Checks whether a value is a hash of `crypt`, which begins with `$` like a variable.
 fn is_crypt(value: &str) -> bool {
-    let mut parts = value[1..].split('$');
-    parts.next().is_some_and(|id| (1..=10).contains(&id.len())) && parts.next().is_some()
+    let Some((id, _)) = value[1..].split_once('$') else { return false };
+    (1..=10).contains(&id.len())
 }
