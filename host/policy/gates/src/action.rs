@@ -39,12 +39,12 @@ pub struct Action<'a> {
 }
 
 impl Action<'_> {
-    /// Whether the call can change something.
+    /// Checks whether the call can change something.
     pub fn acts(&self) -> bool {
         !self.annotations.read_only
     }
 
-    /// Whether the call neither acts nor reaches the network.
+    /// Checks whether the call neither acts nor reaches the network.
     pub fn is_harmless(&self) -> bool {
         self.annotations.read_only && !self.annotations.open_world
     }
@@ -76,7 +76,7 @@ pub enum Trust {
 }
 
 impl Trust {
-    /// The name in configuration, JSON and messages.
+    /// Returns the name in configuration, JSON and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Trusted => "trusted",
@@ -101,7 +101,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// The name in configuration, JSON and messages.
+    /// Returns the name in configuration, JSON and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Planner => "planner",

@@ -31,7 +31,7 @@ pub enum Autonomy {
 }
 
 impl Autonomy {
-    /// The name in configuration, JSON and messages.
+    /// Returns the name in configuration, JSON and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ReadOnly => "read-only",
@@ -51,18 +51,18 @@ impl Autonomy {
     }
 }
 
-/// Whether what a call does is contained: it can't act outside of what was granted, and what it
-/// changes in files can be undone. If not, the reason, as a setting.
+/// The settings because of which calls aren't contained. A contained call can't act outside of what
+/// was granted, and its changes in files can be undone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Containment {
-    /// For commands. `None`: they are contained.
+    /// The setting for commands. `None`: commands are contained.
     pub commands: Option<&'static str>,
-    /// For file tools. `None`: they are contained.
+    /// The setting for file tools. `None`: file tools are contained.
     pub files: Option<&'static str>,
 }
 
 impl Containment {
-    /// Whether a call is contained.
+    /// Checks whether a call is contained.
     ///
     /// # Errors
     ///
@@ -70,7 +70,6 @@ impl Containment {
     /// the network, writes a file that runs later outside of the sandbox, or is a third-party
     /// plugin's.
     fn check(&self, action: &Action<'_>) -> Result<(), Option<&'static str>> {
-        let kinds = action.subjects.iter().map(|subject| subject.kind);
         if action.built_in && BuiltInPlugin::has(action.provider, BuiltInGrant::Memory) {
             // The memory reaches nothing but Toolhold's own file, and `toolhold memory` shows and
             // deletes it.
@@ -79,27 +78,32 @@ impl Containment {
         if !action.built_in || action.subjects.is_empty() {
             return Err(None);
         }
-        let missing = if kinds.clone().any(|kind| kind == SubjectKind::Command) {
-            self.commands
-        } else if kinds.clone().all(|kind| matches!(kind, SubjectKind::Path | SubjectKind::Name))
-            && !action.annotations.open_world
-        {
-            let plants = action.subjects.iter().any(|subject| {
-                subject.access == Access::Write && runs_later(Path::new(&subject.text))
-            });
-            if plants {
+
+        let mut kinds = action.subjects.iter().map(|subject| subject.kind);
+        let has_command = kinds.clone().any(|kind| kind == SubjectKind::Command);
+        if !has_command {
+            let are_files = kinds.all(|kind| matches!(kind, SubjectKind::Path | SubjectKind::Name));
+            if !are_files || action.annotations.open_world {
                 return Err(None);
             }
-            self.files
-        } else {
-            return Err(None);
-        };
-        missing.map_or(Ok(()), |reason| Err(Some(reason)))
+            let writes_what_runs_later = action.subjects.iter().any(|subject| {
+                subject.access == Access::Write && runs_later(Path::new(&subject.text))
+            });
+            if writes_what_runs_later {
+                return Err(None);
+            }
+        }
+
+        let setting = if has_command { self.commands } else { self.files };
+        match setting {
+            Some(_) => Err(setting),
+            None => Ok(()),
+        }
     }
 }
 
 impl Placed<Autonomy> {
-    /// The level for a call: `sandboxed` is `ask` for a call that isn't contained.
+    /// Returns the level for a call: `sandboxed` is `ask` for a call that isn't contained.
     pub(crate) fn level(&self, action: &Action<'_>, containment: &Containment) -> Autonomy {
         match self.value {
             Autonomy::Sandboxed if containment.check(action).is_err() => Autonomy::Ask,
@@ -107,13 +111,13 @@ impl Placed<Autonomy> {
         }
     }
 
-    /// The remedy for a call that acts and is allowed.
+    /// Returns the remedy for a call that acts and is allowed.
     pub(crate) fn to_be_asked(&self) -> Cow<'static, str> {
         self.place.remedy_to_set("To be asked", "tools", "autonomy = \"ask\"")
     }
 
-    /// Decides for this gate. `permissions` gives the remedy. `permitted`: whether a permission of
-    /// the tool has decided.
+    /// Decides for this gate. `permissions` gives the remedy. `permitted` says whether a permission
+    /// of the tool has decided.
     pub(crate) fn decide(
         &self,
         action: &Action<'_>,
@@ -122,24 +126,17 @@ impl Placed<Autonomy> {
         permitted: bool,
     ) -> Option<Decision> {
         let autonomy = self.value;
-        let unasked = match action.tool {
+        let unasked_rule = match action.tool {
             JOB_STOP => Some("a session may stop its own jobs"),
             DIAGNOSTICS => Some(CHOOSES_COMMANDS),
             SEARCH_CODE if action.acts() => Some(CHOOSES_COMMANDS),
             DELEGATE => Some("each call of the sub-agent is checked on its own"),
             _ => None,
         };
-        if let Some(rule) = unasked
+        if let Some(rule) = unasked_rule
             && action.built_in
         {
-            let remedy = "To be asked, give its tool a permission with `action = \"ask\"`.";
-            return (!permitted).then_some(Decision {
-                verdict: Verdict::Allow,
-                gate: Gate::Autonomy,
-                rule: Cow::Borrowed(rule),
-                place: Cow::Borrowed("built in"),
-                remedy: Cow::Borrowed(remedy),
-            });
+            return if permitted { None } else { Some(allow_by_default(rule)) };
         }
         if autonomy == Autonomy::ReadOnly && action.acts() {
             let remedy =
@@ -150,16 +147,7 @@ impl Placed<Autonomy> {
             return None;
         }
         if !action.acts() {
-            // Only static texts, without an allocation: most calls end here.
-            return Some(Decision {
-                verdict: Verdict::Allow,
-                gate: Gate::Autonomy,
-                rule: Cow::Borrowed("calls that only read are allowed"),
-                place: Cow::Borrowed("built in"),
-                remedy: Cow::Borrowed(
-                    "To be asked, give its tool a permission with `action = \"ask\"`.",
-                ),
-            });
+            return Some(allow_by_default("calls that only read are allowed"));
         }
         // This text isn't read for a call that is made. `Policy::explain` names the file.
         let to_be_asked = "To be asked, set `autonomy = \"ask\"` in [tools].";
@@ -183,5 +171,17 @@ impl Placed<Autonomy> {
         remedy: Cow<'static, str>,
     ) -> Decision {
         Decision { verdict, gate: Gate::Autonomy, rule, place: self.place.text.clone(), remedy }
+    }
+}
+
+/// Allows a call by a rule that is built in. All texts are static, without an allocation, since
+/// most calls end here.
+fn allow_by_default(rule: &'static str) -> Decision {
+    Decision {
+        verdict: Verdict::Allow,
+        gate: Gate::Autonomy,
+        rule: Cow::Borrowed(rule),
+        place: Cow::Borrowed("built in"),
+        remedy: Cow::Borrowed("To be asked, give its tool a permission with `action = \"ask\"`."),
     }
 }

@@ -20,7 +20,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// How long to wait before the next retry. `None` if there is no further retry.
+    /// Returns how long to wait before the next retry. Returns `None` if there is no further retry.
     ///
     /// `retried` is the number of retries so far, `spent` the time since the first try started,
     /// and `requested` the shortest wait that the other side requests. `random` is a random number,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-/// `value` as JSON text without spaces, with the keys of every object sorted by their bytes.
+/// Writes `value` as JSON text without spaces, with the keys of every object sorted by their bytes.
 ///
 /// Equal values have the same text, whatever the order of their keys. Different values have
 /// different texts. The numbers `1` and `1.0` differ.

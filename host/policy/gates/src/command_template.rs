@@ -257,11 +257,13 @@ impl CommandTemplate {
         if (known.takes, known.path) != (takes, path) {
             return Err(CommandTemplateError::Ambiguous(name.to_owned()));
         }
-        known.required |= required;
+        if required {
+            known.required = true;
+        }
         Ok(())
     }
 
-    /// The JSON Schema of the arguments.
+    /// Returns the JSON Schema of the arguments.
     pub fn schema(&self) -> Value {
         let mut properties = Map::new();
         let mut required = Vec::new();
@@ -287,19 +289,20 @@ impl CommandTemplate {
         schema
     }
 
-    /// The paths among the arguments. The host resolves and checks them before the command runs.
+    /// Returns the paths among the arguments. The host resolves and checks them before the command
+    /// runs.
     pub fn subjects(&self) -> Vec<Subject> {
-        let paths = self.arguments.iter();
-        paths
-            .filter_map(|(name, argument)| {
+        let mut subjects = Vec::new();
+        for (name, argument) in &self.arguments {
+            if let Some(access) = argument.path {
                 let pointer = format!("/{name}");
-                let kind = SubjectKind::Path;
-                Some(Subject { pointer, kind, access: argument.path? })
-            })
-            .collect()
+                subjects.push(Subject { pointer, kind: SubjectKind::Path, access });
+            }
+        }
+        subjects
     }
 
-    /// The words and the standard input of a call with arguments that fit the schema.
+    /// Returns the words and the standard input of a call with arguments that fit the schema.
     ///
     /// # Errors
     ///
@@ -324,7 +327,7 @@ impl CommandTemplate {
 }
 
 impl Word {
-    /// Whether a call has the arguments of this word.
+    /// Checks whether a call has the arguments of this word.
     fn is_given(&self, arguments: &Value) -> bool {
         match self {
             Self::Text(pieces) => pieces.iter().all(|piece| match piece {
@@ -339,8 +342,8 @@ impl Word {
         }
     }
 
-    /// Adds the words that it stands for. `options`: whether the command may still read a word as
-    /// an option.
+    /// Adds the words that it stands for. `options` says whether the command may still read a word
+    /// as an option.
     fn expand(
         &self,
         arguments: &Value,
@@ -377,15 +380,17 @@ impl Word {
 }
 
 fn text_of<'v>(name: &str, value: Option<&'v Value>) -> Result<&'v str, CommandArgumentError> {
-    let text =
-        value.and_then(Value::as_str).ok_or_else(|| CommandArgumentError::Type(name.to_owned()))?;
+    let Some(text) = value.and_then(Value::as_str) else {
+        return Err(CommandArgumentError::Type(name.to_owned()));
+    };
     if text.contains('\0') {
         return Err(CommandArgumentError::Nul(name.to_owned()));
     }
     Ok(text)
 }
 
-/// A value must not become an option, since options can do anything that the command can.
+/// Checks that a value doesn't become an option, since options can do anything that the command
+/// can.
 fn check_option(name: &str, word: &str, options: bool) -> Result<(), CommandArgumentError> {
     if options && word.len() > 1 && word.starts_with('-') {
         return Err(CommandArgumentError::Option(name.to_owned()));
@@ -441,7 +446,7 @@ fn parse_word(written: &str) -> Result<Word, CommandTemplateError> {
     Ok(Word::Text(pieces))
 }
 
-/// `NAME`, `NAME:read` or `NAME:write`.
+/// Parses the text in braces: `NAME`, `NAME:read` or `NAME:write`.
 fn placeholder(written: &str) -> Result<Placeholder, CommandTemplateError> {
     let (name, path) = match written.split_once(':') {
         None => (written, None),

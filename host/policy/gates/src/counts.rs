@@ -48,7 +48,7 @@ pub enum QuotaLimit {
 }
 
 impl QuotaBounds {
-    /// Whether a call has to be counted.
+    /// Checks whether a call has to be counted.
     pub fn concern(&self, acts: bool) -> bool {
         self.calls > 0 || (acts && self.acting_per_hour > 0)
     }
@@ -68,15 +68,17 @@ impl QuotaBounds {
         if self.calls > 0 && *counts.calls >= self.calls {
             return Err(QuotaLimit::Quota);
         }
-        let rated = acts && self.acting_per_hour > 0;
-        if rated {
+        let is_rated = acts && self.acting_per_hour > 0;
+        if is_rated {
             drop_expired(counts.acted, now);
-            let most = usize::try_from(self.acting_per_hour).unwrap_or(usize::MAX);
+            let limit = usize::try_from(self.acting_per_hour).unwrap_or(usize::MAX);
             // If the bound was lowered, more than one call has to expire first.
-            if let Some(above) = counts.acted.len().checked_sub(most) {
-                let ends =
-                    counts.acted.get(above).map_or(HOUR, |at| (at + HOUR).saturating_sub(now));
-                return Err(QuotaLimit::Rate { again_after: Duration::from_millis(ends) });
+            if let Some(excess) = counts.acted.len().checked_sub(limit) {
+                let wait = match counts.acted.get(excess) {
+                    Some(acted_at) => (acted_at + HOUR).saturating_sub(now),
+                    None => HOUR,
+                };
+                return Err(QuotaLimit::Rate { again_after: Duration::from_millis(wait) });
             }
             counts.acted.push_back(now);
         }
@@ -84,7 +86,7 @@ impl QuotaBounds {
         if counted {
             *counts.calls += 1;
         }
-        Ok(QuotaPlace { counted, acted: rated.then_some(now) })
+        Ok(QuotaPlace { counted, acted: is_rated.then_some(now) })
     }
 }
 
@@ -94,8 +96,8 @@ impl QuotaPlace {
         if self.counted {
             *counts.calls = counts.calls.saturating_sub(1);
         }
-        if let Some(index) =
-            self.acted.and_then(|at| counts.acted.iter().rposition(|known| *known == at))
+        if let Some(acted_at) = self.acted
+            && let Some(index) = counts.acted.iter().rposition(|known| *known == acted_at)
         {
             counts.acted.remove(index);
         }

@@ -18,7 +18,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The name in configuration, JSON and messages.
+    /// Returns the name in configuration, JSON and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -65,7 +65,7 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// The name in JSON and messages.
+    /// Returns the name in JSON and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Switches => "switches",
@@ -104,7 +104,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// A refusal by the grants of a plugin. It is decided when paths are resolved.
+    /// Returns a refusal by the grants of a plugin. It is decided when paths are resolved.
     pub fn from_grants(denial: &Denial) -> Self {
         Self {
             verdict: Verdict::Deny,
@@ -115,7 +115,7 @@ impl Decision {
         }
     }
 
-    /// The decision as a refusal of `action`, such as `write /etc/passwd`.
+    /// Returns the decision as a refusal of `action`, such as `write /etc/passwd`.
     pub fn denial(&self, action: impl Into<String>) -> Denial {
         Denial {
             capability: self.gate.as_str().to_owned(),

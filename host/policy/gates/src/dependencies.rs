@@ -27,7 +27,7 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    /// Rules by the full names of tools.
+    /// Makes the rules from the needs of tools, by their full names.
     ///
     /// A tool that requires itself, also through other tools, could never be called. Its
     /// requirements are dropped, and its name is returned next to the rules. These names are in
@@ -67,20 +67,20 @@ impl Dependencies {
         needs.flat_map(|needs| &needs.requires).map(String::as_str)
     }
 
-    /// Whether a tool requires other tools, whatever has been called.
+    /// Checks whether a tool requires other tools, whatever has been called.
     pub fn concern(&self, tool: &str) -> bool {
         !self.always_on.contains(tool)
             && self.tools.get(tool).is_some_and(|needs| !needs.requires.is_empty())
     }
 
-    /// Whether a tool requires or prefers this one.
+    /// Checks whether a tool requires or prefers this one.
     pub fn is_awaited(&self, tool: &str) -> bool {
         self.tools
             .values()
             .any(|needs| needs.requires.iter().chain(&needs.prefers).any(|name| name == tool))
     }
 
-    /// The tools that a tool requires and that are not `completed`.
+    /// Returns the tools that a tool requires and that are not `completed`.
     fn missing<'a>(&'a self, tool: &str, completed: &BTreeSet<String>) -> Vec<&'a str> {
         if self.always_on.contains(tool) {
             return Vec::new();
@@ -88,19 +88,26 @@ impl Dependencies {
         self.required(tool).filter(|name| !completed.contains(*name)).collect()
     }
 
-    /// Whether each of `tools` is blocked by its dependencies. Tools that are always on don't
-    /// count. In a deadlock no tool could ever succeed, so the caller then blocks none of them.
+    /// Checks whether each of `tools` is blocked by its dependencies. Tools that are always on
+    /// don't count. In a deadlock no tool could ever succeed, so the caller then blocks none of
+    /// them.
     pub fn deadlocked<'a>(
         &self,
         tools: impl IntoIterator<Item = &'a str>,
         completed: &BTreeSet<String>,
     ) -> bool {
-        let mut blocked = tools
-            .into_iter()
-            .filter(|tool| !self.always_on.contains(*tool))
-            .map(|tool| !self.missing(tool, completed).is_empty());
         // An empty catalogue isn't a deadlock.
-        blocked.next() == Some(true) && blocked.all(|is_blocked| is_blocked)
+        let mut is_deadlock = false;
+        for tool in tools {
+            if self.always_on.contains(tool) {
+                continue;
+            }
+            if self.missing(tool, completed).is_empty() {
+                return false;
+            }
+            is_deadlock = true;
+        }
+        is_deadlock
     }
 
     /// Decides on a call of `tool`. `completed`: the tools that have succeeded in the session. Call
@@ -125,8 +132,8 @@ impl Dependencies {
         })
     }
 
-    /// The number from 0 to 1 that is added to the rank of a tool. It grows with each tool that the
-    /// tool prefers and that has succeeded.
+    /// Returns the number from 0 to 1 that is added to the rank of a tool. It grows with each tool
+    /// that the tool prefers and that has succeeded.
     pub fn boost(&self, tool: &str, completed: &BTreeSet<String>) -> f64 {
         let preferred = self
             .tools

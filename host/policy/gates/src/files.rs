@@ -90,9 +90,8 @@ pub enum Refusal {
 }
 
 impl FileRules {
-    /// Rules for `grants` without Toolhold's `own` folders.
-    pub fn new(grants: Vec<Grant>, own: Vec<OwnFolder>) -> Self {
-        let mut grants = grants;
+    /// Makes the rules for `grants` without Toolhold's `own` folders.
+    pub fn new(mut grants: Vec<Grant>, own: Vec<OwnFolder>) -> Self {
         // Longest first, so that the first match is the longest. If a path is granted twice, the
         // narrower grant counts.
         grants.sort_by(|a, b| {
@@ -117,22 +116,23 @@ impl FileRules {
         self
     }
 
-    /// Toolhold's own folders, which no grant reaches.
+    /// Returns Toolhold's own folders, which no grant reaches.
     pub fn own(&self) -> &[OwnFolder] {
         &self.own
     }
 
-    /// Whether there are globs. Without globs, only Toolhold's own files are refused below a grant.
+    /// Checks whether there are globs. Without globs, only Toolhold's own files are refused below a
+    /// grant.
     pub fn has_globs(&self) -> bool {
         !(self.deny_read.is_empty() && self.allow_read.is_empty() && self.deny_write.is_empty())
     }
 
-    /// The grants, longest path first.
+    /// Returns the grants, longest path first.
     pub fn grants(&self) -> &[Grant] {
         &self.grants
     }
 
-    /// Whether `access` to `path` is allowed.
+    /// Checks whether `access` to `path` is allowed.
     ///
     /// Write access is for every change, to the name and to the object. A path that may not be read
     /// may not be written either.
@@ -142,78 +142,86 @@ impl FileRules {
     /// The rule that refuses.
     pub fn decide(&self, path: &Path, kind: Kind, access: Access) -> Result<(), Refusal> {
         // Where a folder of Toolhold's own may be made later, nothing but folders is made.
-        let has_no_room = kind == Kind::Other
-            && access == Access::Write
-            && self.own.iter().any(|own| own.path != path && own.path.starts_with(path));
-        if has_no_room || self.is_own(path, access) {
+        let is_above_own =
+            self.own.iter().any(|own| own.path != path && own.path.starts_with(path));
+        if is_above_own && kind == Kind::Other && access == Access::Write {
             return Err(Refusal::Own);
         }
-        let (index, grant) = self
-            .grants
-            .iter()
-            .enumerate()
-            .find(|(_, grant)| path.starts_with(&grant.path))
-            .ok_or(Refusal::Outside)?;
+        if self.is_own(path, access) {
+            return Err(Refusal::Own);
+        }
+
+        let mut grants = self.grants.iter().enumerate();
+        let (index, grant) =
+            grants.find(|(_, grant)| path.starts_with(&grant.path)).ok_or(Refusal::Outside)?;
         if access == Access::Write && grant.access == Access::Read {
             return Err(Refusal::ReadOnlyGrant(index));
         }
+
         if let Some(glob) = self.deny_read.first_match(path) {
             return Err(Refusal::DenyRead(glob));
         }
         match access {
-            Access::Read if kind == Kind::Directory || self.allow_read.is_empty() => Ok(()),
             Access::Read => {
-                self.allow_read.first_match(path).map(|_| ()).ok_or(Refusal::NotInAllowRead)
+                let is_bounded = kind == Kind::Other && !self.allow_read.is_empty();
+                if is_bounded && !self.allow_read.covers(path) {
+                    return Err(Refusal::NotInAllowRead);
+                }
             }
-            Access::Write => self
-                .deny_write
-                .first_match(path)
-                .map_or(Ok(()), |glob| Err(Refusal::DenyWrite(glob))),
+            Access::Write => {
+                if let Some(glob) = self.deny_write.first_match(path) {
+                    return Err(Refusal::DenyWrite(glob));
+                }
+            }
         }
+        Ok(())
     }
 
-    /// A rule that certainly refuses writing somewhere below the folder `path`. `None` if no rule
-    /// certainly does.
+    /// Returns a rule that certainly refuses writing somewhere below the folder `path`. Returns
+    /// `None` if no such rule is known.
     pub fn refused_below(&self, path: &Path) -> Option<Refusal> {
         if self.own.iter().any(|own| own.path.starts_with(path)) {
             return Some(Refusal::Own);
         }
-        let mut read = self.deny_read.anchors();
-        if let Some((index, _)) = read.find(|(_, anchor)| anchor.starts_with(path)) {
+        let mut unreadable = self.deny_read.anchors();
+        if let Some((index, _)) = unreadable.find(|(_, anchor)| anchor.starts_with(path)) {
             return Some(Refusal::DenyRead(index));
         }
-        let mut write = self.deny_write.anchors();
-        if let Some((index, _)) = write.find(|(_, anchor)| anchor.starts_with(path)) {
+        let mut unwritable = self.deny_write.anchors();
+        if let Some((index, _)) = unwritable.find(|(_, anchor)| anchor.starts_with(path)) {
             return Some(Refusal::DenyWrite(index));
         }
-        self.grant_below(path, Access::Read)
-            .map(Refusal::ReadOnlyGrant)
-            .or_else(|| self.grant_below(path, Access::Write).map(Refusal::GrantRoot))
+        if let Some(index) = self.grant_below(path, Access::Read) {
+            return Some(Refusal::ReadOnlyGrant(index));
+        }
+        self.grant_below(path, Access::Write).map(Refusal::GrantRoot)
     }
 
     fn grant_below(&self, path: &Path, access: Access) -> Option<usize> {
         self.grants.iter().position(|grant| grant.access == access && grant.path.starts_with(path))
     }
 
-    /// Whether an object may be created, moved or removed under the name `path`. This is checked in
-    /// addition to [`decide`](Self::decide).
+    /// Checks whether an object may be created, moved or removed under the name `path`. This is
+    /// checked in addition to [`decide`](Self::decide).
     ///
     /// # Errors
     ///
     /// [`Refusal::ReadOnlyGrant`] and [`Refusal::GrantRoot`] for a granted directory itself. Its
     /// name is in the configuration, and its parent directory may not be granted.
     pub fn decide_name(&self, path: &Path) -> Result<(), Refusal> {
-        let root = self.grants.iter().enumerate().find(|(_, grant)| grant.path == path);
-        root.map_or(Ok(()), |(index, grant)| match grant.access {
+        let Some(index) = self.grants.iter().position(|grant| grant.path == path) else {
+            return Ok(());
+        };
+        match self.grants[index].access {
             Access::Read => Err(Refusal::ReadOnlyGrant(index)),
             Access::Write => Err(Refusal::GrantRoot(index)),
-        })
+        }
     }
 
     /// Describes a refusal: the action, the rule, its place, and the line that would change it.
     pub fn explain(&self, refusal: Refusal, path: &Path, access: Access) -> Denial {
-        let shown = path.display().to_string();
-        let shown = cut(&shown, MAX_SHOWN);
+        let path_text = path.display().to_string();
+        let shown = cut(&path_text, MAX_SHOWN);
         let verb = match access {
             Access::Read => "read",
             Access::Write => "write",
@@ -238,16 +246,8 @@ impl FileRules {
             ),
             Refusal::ReadOnlyGrant(index) => {
                 let grant = &self.grants[index];
-                let remedy = match &grant.place.kind {
-                    OriginKind::Flag(flag) if flag.starts_with("--allow-read") => {
-                        "To allow it, grant the directory with --allow instead of --allow-read."
-                            .into()
-                    }
-                    _ => grant
-                        .place
-                        .remedy(|| format!("To allow it, grant {:?} for writing.", grant.path)),
-                };
-                (format!("the read-only grant of {}", grant.path.display()), &grant.place, remedy)
+                let rule = format!("the read-only grant of {}", grant.path.display());
+                (rule, &grant.place, remedy_to_write(grant))
             }
             Refusal::ReadOnlyCall => (
                 "the tool declares that it only reads".to_owned(),
@@ -256,31 +256,18 @@ impl FileRules {
             ),
             Refusal::DenyRead(index) => self.deny_read.explain("deny_read", index),
             Refusal::DenyWrite(index) => self.deny_write.explain("deny_write", index),
-            Refusal::NotInAllowRead => (
-                "allow_read, in which nothing matches".to_owned(),
-                self.allow_read.places.first().unwrap_or(&built_in),
-                self.allow_read.places.first().unwrap_or(&built_in).remedy(|| {
-                    match to_toml(path, literal) {
-                        Some(glob) => format!("To allow it, add to `allow_read`: {glob}"),
-                        None => {
-                            "To allow it, add a glob to `allow_read` that matches it.".to_owned()
-                        }
-                    }
-                }),
-            ),
+            Refusal::NotInAllowRead => {
+                let place = self.allow_read.places.first().unwrap_or(&built_in);
+                let remedy = place.remedy(|| match to_toml(path, literal) {
+                    Some(glob) => format!("To allow it, add to `allow_read`: {glob}"),
+                    None => "To allow it, add a glob to `allow_read` that matches it.".to_owned(),
+                });
+                ("allow_read, in which nothing matches".to_owned(), place, remedy)
+            }
             Refusal::GrantRoot(index) => {
                 let grant = &self.grants[index];
-                (
-                    "granted directories can't be moved or removed".to_owned(),
-                    &grant.place,
-                    grant.place.remedy(|| match grant.place.kind {
-                        OriginKind::Default(ref table) => format!(
-                            "The directory is granted by default, since `allowed_paths` isn't set in [tools.file] of {}. To change that, name its parent directory there instead.",
-                            table.file
-                        ),
-                        _ => format!("To change it, take {:?} out of `allowed_paths`, and grant its parent directory.", grant.path),
-                    }),
-                )
+                let rule = "granted directories can't be moved or removed".to_owned();
+                (rule, &grant.place, remedy_to_move(grant))
             }
             Refusal::TooMuchBelow => (
                 "the limit of the check below a folder (100,000 entries, 128 levels)".to_owned(),
@@ -302,17 +289,24 @@ impl FileRules {
         }
     }
 
-    /// The place of the grants. A place that narrows the user's list comes first: an entry in the
-    /// user's list doesn't help as long as it is narrowed.
+    /// Returns the place of the grants. A place that narrows the user's list comes first: an entry
+    /// in the user's list doesn't help as long as it is narrowed.
     fn place_of_grants(&self) -> Option<&Origin> {
-        let places = self.grants.iter().map(|grant| &grant.place);
-        let written = places.clone().filter(|place| !is_added(place));
-        let elsewhere = written.clone().find(|place| place.elsewhere().is_some());
-        elsewhere.or_else(|| written.clone().next()).or_else(|| places.clone().next())
+        let mut first_written = None;
+        for grant in &self.grants {
+            if is_added(&grant.place) {
+                continue;
+            }
+            if grant.place.elsewhere().is_some() {
+                return Some(&grant.place);
+            }
+            first_written = first_written.or(Some(&grant.place));
+        }
+        first_written.or(self.grants.first().map(|grant| &grant.place))
     }
 
-    /// The smallest grant that would help, never the whole machine. It doesn't check whether the
-    /// directory exists, since a refused call must not learn that.
+    /// Returns the smallest grant that would help, never the whole machine. It doesn't check
+    /// whether the directory exists, since a refused call must not learn that.
     fn remedy_outside(&self, path: &Path, access: Access, place: &Origin) -> Cow<'static, str> {
         let plain = without_dots(path);
         if self.grants.iter().any(|grant| plain.starts_with(&grant.path)) {
@@ -322,25 +316,23 @@ impl FileRules {
             return "No configuration key can change this: the path is always blocked.".into();
         }
         place.remedy(|| {
-            let narrow = plain
-                .parent()
-                .filter(|parent| parent.parent().is_some() && !self.is_too_wide(parent));
-            let Some(holder) = narrow else {
+            let parent = match plain.parent() {
+                Some(parent) if parent.parent().is_some() && !self.is_too_wide(parent) => parent,
                 // Whether it is a directory isn't known, and its parent directory holds too much.
-                return "To allow it if it is a directory, grant it in `allowed_paths`. If it is a file, move it into a directory of its own and grant that.".to_owned();
+                _ => return "To allow it if it is a directory, grant it in `allowed_paths`. If it is a file, move it into a directory of its own and grant that.".to_owned(),
             };
-            let Some(holder) = to_toml(holder, str::to_owned) else {
+            let Some(directory) = to_toml(parent, str::to_owned) else {
                 return "To allow it, grant its parent directory.".to_owned();
             };
             let grant = match access {
-                Access::Read => format!("{{ path = {holder}, access = \"read\" }}"),
-                Access::Write => holder,
+                Access::Read => format!("{{ path = {directory}, access = \"read\" }}"),
+                Access::Write => directory,
             };
-            match place.kind {
+            match &place.kind {
                 // A written list replaces the default.
-                OriginKind::Default(ref table) => {
-                    let lines =
-                        table.lines("tools.file", &format!("allowed_paths = [\".\", {grant}]"));
+                OriginKind::Default(table) => {
+                    let line = format!("allowed_paths = [\".\", {grant}]");
+                    let lines = table.lines("tools.file", &line);
                     format!("To allow it (the path has to be an existing directory), {lines}")
                 }
                 _ => format!(
@@ -350,8 +342,8 @@ impl FileRules {
         })
     }
 
-    /// Whether a directory holds more than somebody means who grants one thing in it: a home with
-    /// Toolhold's secrets, or a granted directory.
+    /// Checks whether a directory holds more than somebody means who grants one thing in it: a home
+    /// with Toolhold's secrets, or a granted directory.
     fn is_too_wide(&self, path: &Path) -> bool {
         let secrets = self.own.iter().filter(|own| own.secret).map(|own| &own.path);
         let grants = self.grants.iter().map(|grant| &grant.path);
@@ -359,30 +351,58 @@ impl FileRules {
     }
 
     fn is_own(&self, path: &Path, access: Access) -> bool {
-        let has_own_name = access == Access::Write
-            && path
-                .file_name()
-                .is_some_and(|name| OWN_NAMES.iter().any(|own| name.eq_ignore_ascii_case(own)));
-        has_own_name
-            || self
-                .own
-                .iter()
-                .any(|own| (own.secret || access == Access::Write) && path.starts_with(&own.path))
+        let is_write = access == Access::Write;
+        if is_write
+            && let Some(name) = path.file_name()
+            && OWN_NAMES.iter().any(|own| name.eq_ignore_ascii_case(own))
+        {
+            return true;
+        }
+        let mut own_folders = self.own.iter().filter(|own| own.secret || is_write);
+        own_folders.any(|own| path.starts_with(&own.path))
     }
 }
 
+/// Returns the remedy that grants writing to a directory that is granted for reading.
+fn remedy_to_write(grant: &Grant) -> Cow<'static, str> {
+    match &grant.place.kind {
+        OriginKind::Flag(flag) if flag.starts_with("--allow-read") => {
+            "To allow it, grant the directory with --allow instead of --allow-read.".into()
+        }
+        _ => grant.place.remedy(|| format!("To allow it, grant {:?} for writing.", grant.path)),
+    }
+}
+
+/// Returns the remedy that lets a granted directory be moved or removed.
+fn remedy_to_move(grant: &Grant) -> Cow<'static, str> {
+    grant.place.remedy(|| match &grant.place.kind {
+        OriginKind::Default(table) => format!(
+            "The directory is granted by default, since `allowed_paths` isn't set in [tools.file] of {}. To change that, name its parent directory there instead.",
+            table.file
+        ),
+        _ => format!(
+            "To change it, take {:?} out of `allowed_paths`, and grant its parent directory.",
+            grant.path
+        ),
+    })
+}
+
+/// Checks whether a flag added a grant to the list of the configuration.
 fn is_added(place: &Origin) -> bool {
     matches!(&place.kind, OriginKind::Flag(flag) if flag.starts_with("--allow"))
 }
 
-/// A path as a TOML string, after `write` has put it into the form of the key. `None` if the path
-/// isn't UTF-8, or is too long: a path that is cut off would be another path.
+/// Returns a path as a TOML string, after `write` has put it into the form of the key. Returns
+/// `None` if the path isn't UTF-8, or is too long: a path that is cut off would be another path.
 fn to_toml(path: &Path, write: impl FnOnce(&str) -> String) -> Option<String> {
-    let path = path.to_str().filter(|path| path.len() <= MAX_SHOWN)?;
-    Some(toml(&write(path)))
+    let text = path.to_str()?;
+    if text.len() > MAX_SHOWN {
+        return None;
+    }
+    Some(toml(&write(text)))
 }
 
-/// A path without `.` and `..`, resolved by its text alone.
+/// Returns a path without `.` and `..`, resolved by its text alone.
 fn without_dots(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

@@ -31,8 +31,8 @@ enum NetworkNeed {
     },
 }
 
-/// Why a call of the built-in shell needs the network. `None` for calls of plugins, which have
-/// their own grant.
+/// Returns why a call of the built-in shell needs the network. Returns `None` if it needs none, and
+/// for calls of plugins, which have their own grant.
 fn network_need(action: &Action<'_>) -> Option<NetworkNeed> {
     if !action.built_in {
         return None;
@@ -43,20 +43,21 @@ fn network_need(action: &Action<'_>) -> Option<NetworkNeed> {
     if action.network {
         return Some(NetworkNeed::Call);
     }
-    commands.find_map(|subject| {
+    for subject in commands {
         let analysis = analyze(&subject.text);
         let mut programs = analysis.commands.iter().filter(|simple| !simple.program.is_empty());
         let alone =
             analysis.unresolved.is_none() && programs.clone().all(|simple| simple.needs_network);
-        programs
-            .find(|simple| simple.needs_network)
-            .map(|simple| NetworkNeed::Command { program: simple.program.clone(), alone })
-    })
+        if let Some(needing) = programs.find(|simple| simple.needs_network) {
+            return Some(NetworkNeed::Command { program: needing.program.clone(), alone });
+        }
+    }
+    None
 }
 
 impl Placed<Network> {
-    /// Whether the commands of a call reach the network, once the call may run. A call that asks
-    /// runs only after an approval.
+    /// Checks whether the commands of a call reach the network, once the call may run. A call that
+    /// asks runs only after an approval.
     pub(crate) fn reaches(&self, action: &Action<'_>) -> bool {
         match self.value {
             Network::Deny => false,
@@ -65,8 +66,8 @@ impl Placed<Network> {
         }
     }
 
-    /// Decides for this gate. `exactly`: whether a permission allows exactly this command.
-    /// `allowed`: whether any permission allows it.
+    /// Decides for this gate. `exactly` says whether a permission allows exactly this command.
+    /// `allowed` says whether any permission allows it.
     pub(crate) fn decide(
         &self,
         action: &Action<'_>,

@@ -92,8 +92,8 @@ impl fmt::Display for OwnTable {
 }
 
 impl TablePlace {
-    /// The lines that set a key that nothing sets yet. A file may have a table only once, so a
-    /// table that is there already is named with its place.
+    /// Returns the lines that set a key that nothing sets yet. A file may have a table only once,
+    /// so a table that is there already is named with its place.
     pub(crate) fn lines(&self, table: &str, line: &str) -> String {
         let file = &self.file;
         match self.line {
@@ -106,14 +106,14 @@ impl TablePlace {
 }
 
 impl Origin {
-    /// The remedy for a rule: `own` if the user's own file can change it, or else what has to be
-    /// done in another place.
+    /// Returns the remedy for a rule: `own` if the user's own file can change it, or else what has
+    /// to be done in another place.
     pub fn remedy(&self, own: impl FnOnce() -> String) -> Cow<'static, str> {
         self.elsewhere().unwrap_or_else(own).into()
     }
 
-    /// The remedy that sets a key: in the place of its rule, or, of a default, with its table.
-    /// `goal` begins the sentence.
+    /// Returns the remedy that sets a key: in the place of its rule, or, of a default, with its
+    /// table. `goal` begins the sentence.
     pub(crate) fn remedy_to_set(&self, goal: &str, table: &str, line: &str) -> Cow<'static, str> {
         self.remedy(|| match &self.kind {
             OriginKind::Default(place) => format!("{goal}, {}", place.lines(table, line)),
@@ -121,8 +121,8 @@ impl Origin {
         })
     }
 
-    /// The remedy that adds a rule: to the user's own file, whose rules are one list with those of a
-    /// trusted file.
+    /// Returns the remedy that adds a rule: to the user's own file, whose rules are one list with
+    /// those of a trusted file.
     pub(crate) fn remedy_to_add(&self, rule: &str) -> Cow<'static, str> {
         match &self.kind {
             OriginKind::Trusted(_, own) => {
@@ -132,7 +132,8 @@ impl Origin {
         }
     }
 
-    /// The remedy for a rule that the user's own file can't change. `None` if it can.
+    /// Returns the remedy for a rule that the user's own file can't change. Returns `None` if it
+    /// can.
     pub(crate) fn elsewhere(&self) -> Option<String> {
         match &self.kind {
             OriginKind::Default(_) | OriginKind::Own => None,

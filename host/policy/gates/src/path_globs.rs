@@ -33,10 +33,10 @@ pub enum GlobError {
 
 /// Checks the length of a glob, before it is read.
 pub(crate) fn check_glob(glob: &str) -> Result<(), GlobError> {
-    match glob.len() {
-        length if length > MAX_GLOB => Err(GlobError::Length(length)),
-        _ => Ok(()),
+    if glob.len() > MAX_GLOB {
+        return Err(GlobError::Length(glob.len()));
     }
+    Ok(())
 }
 
 /// Globs over paths, all from one key of the configuration.
@@ -82,17 +82,10 @@ impl PathGlobs {
         let mut pattern_of = Vec::new();
         for (index, pattern) in patterns.iter().enumerate() {
             check_glob(pattern)?;
-            let below = pattern.strip_suffix("/**").unwrap_or(pattern).trim_end_matches('/');
-            let stem = below.strip_prefix("./").unwrap_or(below);
-            let anchored = if stem.starts_with('/') || stem.starts_with("**/") {
-                stem.to_owned()
-            } else if stem.is_empty() || stem == "**" {
-                "/**".to_owned()
-            } else {
-                format!("**/{stem}")
-            };
-            for glob in [anchored.clone(), format!("{anchored}/**")] {
-                let glob = GlobBuilder::new(&glob)
+            let whole_path = to_whole_path(pattern);
+            let below = format!("{whole_path}/**");
+            for text in [whole_path, below] {
+                let glob = GlobBuilder::new(&text)
                     .literal_separator(true)
                     .case_insensitive(ignoring_case)
                     .build()
@@ -105,16 +98,17 @@ impl PathGlobs {
         Ok(Self { set, patterns, places, pattern_of })
     }
 
-    /// Whether there is no glob.
+    /// Checks whether there is no glob.
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }
 
-    /// Whether a path matches, or is below a path that matches.
+    /// Checks whether a path matches, or is below a path that matches.
     pub fn covers(&self, path: &Path) -> bool {
         self.first_match(path).is_some()
     }
 
+    /// Returns the index of the first pattern that [`covers`](Self::covers) a path.
     pub(crate) fn first_match(&self, path: &Path) -> Option<usize> {
         if self.is_empty() {
             return None;
@@ -122,49 +116,64 @@ impl PathGlobs {
         self.set.matches(path).first().map(|glob| self.pattern_of[*glob])
     }
 
-    /// The rule of a pattern in the list `key`, its place, and the remedy that removes it.
+    /// Returns the rule of a pattern in the list `key`, its place, and the remedy that removes it.
     pub(crate) fn explain(&self, key: &str, index: usize) -> (String, &Origin, Cow<'static, str>) {
         let pattern = &self.patterns[index];
         let place = &self.places[index];
-        let remedy = place.remedy(|| match place.kind {
-            OriginKind::Default(ref table) => {
-                let others: Vec<String> = self
-                    .patterns
-                    .iter()
-                    .zip(&self.places)
-                    .filter(|(other, place)| {
-                        *other != pattern && matches!(place.kind, OriginKind::Default(_))
-                    })
-                    .map(|(other, _)| toml(other))
-                    .collect();
-                format!(
-                    "To allow it, {}",
-                    table.lines("tools.file", &format!("{key} = [{}]", others.join(", ")))
-                )
+        let remedy = place.remedy(|| match &place.kind {
+            OriginKind::Default(table) => {
+                let line = format!("{key} = [{}]", self.other_defaults(pattern).join(", "));
+                format!("To allow it, {}", table.lines("tools.file", &line))
             }
             _ => format!("To allow it, take \"{pattern}\" out of `{key}`."),
         });
         (format!("{key} = \"{pattern}\""), place, remedy)
     }
 
-    /// For each pattern that begins at the root, the folder above its first wildcard. If it has no
-    /// wildcard, the path itself.
+    /// Returns the default patterns except for `pattern`, as TOML strings.
+    fn other_defaults(&self, pattern: &str) -> Vec<String> {
+        let mut others = Vec::new();
+        for (other, place) in self.patterns.iter().zip(&self.places) {
+            let is_default = matches!(place.kind, OriginKind::Default(_));
+            if is_default && other != pattern {
+                others.push(toml(other));
+            }
+        }
+        others
+    }
+
+    /// Returns, for each pattern that begins at the root, the folder above its first wildcard, or
+    /// the whole path if it has no wildcard.
     pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
-        self.patterns.iter().filter(|pattern| pattern.starts_with('/')).map(|pattern| {
+        let rooted = self.patterns.iter().filter(|pattern| pattern.starts_with('/'));
+        rooted.map(|pattern| {
             let parts =
                 pattern.split('/').take_while(|part| !part.contains(['*', '?', '[', '{', '\\']));
             parts.fold(PathBuf::from("/"), |path, part| path.join(part))
         })
     }
 
-    /// The patterns that begin at the root, up to their first wildcard. These folders certainly
-    /// hold a denied path.
+    /// Returns the patterns that begin at the root, up to their first wildcard. These folders
+    /// certainly hold a denied path.
     pub(crate) fn anchors(&self) -> impl Iterator<Item = (usize, &Path)> {
-        self.patterns.iter().enumerate().filter(|(_, pattern)| pattern.starts_with('/')).map(
-            |(index, pattern)| {
-                let plain = pattern.split(['*', '?', '[', '{']).next().unwrap_or(pattern);
-                (index, Path::new(plain.trim_end_matches('/')))
-            },
-        )
+        let rooted = self.patterns.iter().enumerate().filter(|(_, text)| text.starts_with('/'));
+        rooted.map(|(index, pattern)| {
+            let plain = pattern.split(['*', '?', '[', '{']).next().unwrap_or(pattern);
+            (index, Path::new(plain.trim_end_matches('/')))
+        })
     }
+}
+
+/// Writes a pattern as a glob for a whole path. A pattern without a leading `/` matches at every
+/// depth.
+fn to_whole_path(pattern: &str) -> String {
+    let below = pattern.strip_suffix("/**").unwrap_or(pattern).trim_end_matches('/');
+    let stem = below.strip_prefix("./").unwrap_or(below);
+    if stem.starts_with('/') || stem.starts_with("**/") {
+        return stem.to_owned();
+    }
+    if stem.is_empty() || stem == "**" {
+        return "/**".to_owned();
+    }
+    format!("**/{stem}")
 }

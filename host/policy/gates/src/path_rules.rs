@@ -67,10 +67,9 @@ enum Reason {
 }
 
 impl Policy {
-    /// The rules for the paths that an allowed call reaches. `None` if no rule is about paths that
-    /// the call doesn't name.
+    /// Returns the rules for the paths that an allowed call reaches. Returns `None` if no rule is
+    /// about paths that the call doesn't name.
     pub fn reached(self: &Arc<Self>, action: &Action<'_>) -> Option<Arc<ReachedPaths>> {
-        let named = action.subjects.iter().filter(|subject| subject.kind.is_path());
         let mut reached = ReachedPaths {
             policy: Arc::clone(self),
             tool: action.tool.to_owned(),
@@ -80,51 +79,14 @@ impl Policy {
             named: Vec::new(),
             approved: Vec::new(),
         };
-        let trust = self.trusted.least(action);
         for index in 0..self.sets() {
-            let rules = &self.set(index).2.rules;
-            let about: Vec<(usize, &Rule)> = rules
-                .iter()
-                .enumerate()
-                .filter(|(_, rule)| {
-                    rule.matches(action, trust)
-                        && (action.acts() || rule.access != Some(Access::Write))
-                })
-                .collect();
-            let denying = about
-                .iter()
-                .filter(|(_, rule)| rule.effect == Effect::Deny && rule.is_about_paths())
-                .map(|(rule, _)| {
-                    (*rule, reached.add_reason(Reason::Denied { set: index, rule: *rule }))
-                })
-                .collect::<Vec<_>>();
-            let allowing: Vec<&(usize, &Rule)> =
-                about.iter().filter(|(_, rule)| rule.effect == Effect::Allow).collect();
-            // If no allowing rule applies to the call, the call needs none.
-            let is_bounded = !allowing.is_empty()
-                && allowing.iter().all(|(_, rule)| rule.paths.is_some() || rule.access.is_some());
-            let allowing = is_bounded.then(|| {
-                let rules = allowing.iter().map(|(rule, _)| *rule).collect();
-                (rules, reached.add_reason(Reason::NotAllowed { set: index }))
-            });
-            if !denying.is_empty() || allowing.is_some() {
-                reached.sets.push(MatchingSet { index, denying, allowing });
-            }
+            reached.add_set(index, action);
         }
         // Permissions match the subjects of the tool. If the subjects are commands, the permissions
         // are about commands and not about paths.
+        let named = action.subjects.iter().filter(|subject| subject.kind.is_path());
         if named.clone().next().is_some() {
-            for (name, index, list) in self.permissions.named_lists(action.tool, action.aliases) {
-                if list.iter().any(|permission| permission.verdict > Verdict::Allow) {
-                    let first_reason = reached.reasons.len();
-                    reached.lists.push(MatchingList { name: name.to_owned(), index, first_reason });
-                    let list = reached.lists.len() - 1;
-                    let rules = self.permissions.list(name, index).len();
-                    reached
-                        .reasons
-                        .extend((0..rules).map(|rule| Reason::Permission { list, rule }));
-                }
-            }
+            reached.add_permissions(action);
         }
         if reached.reasons.is_empty() {
             return None;
@@ -139,7 +101,7 @@ impl Policy {
         self.ceiling.len() + 1
     }
 
-    /// A set of rules with its gate and its name.
+    /// Returns a set of rules with its gate and its name.
     fn set(&self, index: usize) -> (Gate, &'static str, &RuleSet) {
         match self.ceiling.get(index) {
             Some(rules) => (Gate::Ceiling, "the ceiling", rules),
@@ -149,12 +111,65 @@ impl Policy {
 }
 
 impl ReachedPaths {
-    /// A text that differs for different rules of the same policy. Cached answers of calls with
-    /// other rules may differ.
+    /// Returns a text that differs for different rules of the same policy. Cached answers of calls
+    /// with other rules may differ.
     pub fn identity(&self) -> String {
         format!("{:?}", (&self.reasons, &self.named, &self.approved))
     }
 
+    /// Adds the rules of a set that apply to the paths of a call.
+    fn add_set(&mut self, index: usize, action: &Action<'_>) {
+        let policy = Arc::clone(&self.policy);
+        let trust = policy.trusted.least(action);
+        let mut denying = Vec::new();
+        let mut allowing_rules: Vec<(usize, &Rule)> = Vec::new();
+        for (rule_index, rule) in policy.set(index).2.rules.iter().enumerate() {
+            if !rule.matches(action, trust) {
+                continue;
+            }
+            if rule.access == Some(Access::Write) && !action.acts() {
+                continue;
+            }
+            match rule.effect {
+                Effect::Allow => allowing_rules.push((rule_index, rule)),
+                Effect::Deny if rule.is_about_paths() => {
+                    let reason = self.add_reason(Reason::Denied { set: index, rule: rule_index });
+                    denying.push((rule_index, reason));
+                }
+                Effect::Deny => {}
+            }
+        }
+
+        // If no allowing rule applies to the call, the call needs none.
+        let is_bounded = !allowing_rules.is_empty()
+            && allowing_rules.iter().all(|(_, rule)| rule.paths.is_some() || rule.access.is_some());
+        let mut allowing = None;
+        if is_bounded {
+            let rule_indexes = allowing_rules.iter().map(|(rule_index, _)| *rule_index).collect();
+            allowing = Some((rule_indexes, self.add_reason(Reason::NotAllowed { set: index })));
+        }
+        if !denying.is_empty() || allowing.is_some() {
+            self.sets.push(MatchingSet { index, denying, allowing });
+        }
+    }
+
+    /// Adds the lists of permissions of the called tool that don't only allow.
+    fn add_permissions(&mut self, action: &Action<'_>) {
+        let policy = Arc::clone(&self.policy);
+        for (name, index, rules) in policy.permissions.named_lists(action.tool, action.aliases) {
+            let only_allows = rules.iter().all(|permission| permission.verdict == Verdict::Allow);
+            if only_allows {
+                continue;
+            }
+            let list = self.lists.len();
+            let first_reason = self.reasons.len();
+            self.lists.push(MatchingList { name: name.to_owned(), index, first_reason });
+            let reasons = (0..rules.len()).map(|rule| Reason::Permission { list, rule });
+            self.reasons.extend(reasons);
+        }
+    }
+
+    /// Adds a reason, and returns its index.
     fn add_reason(&mut self, reason: Reason) -> usize {
         self.reasons.push(reason);
         self.reasons.len() - 1
@@ -164,8 +179,8 @@ impl ReachedPaths {
         self.policy.permissions.list(&list.name, list.index)
     }
 
-    /// The first rule of each list that `is_included` and matches a path, with the index of its
-    /// reason.
+    /// Returns the first rule of each list that `is_included` and matches a path, with the index of
+    /// its reason.
     fn first_matches<'r>(
         &'r self,
         path: &'r str,
@@ -180,28 +195,34 @@ impl ReachedPaths {
         })
     }
 
-    /// The approved paths: those that the call names and that a rule asks about. The call runs, so
-    /// a person has approved it: now, or earlier by a rule for exactly this path before the rule
-    /// that asks.
+    /// Returns the approved paths: those that the call names and that a rule asks about. The call
+    /// runs, so a person has approved it: now, or earlier by a rule for exactly this path before
+    /// the rule that asks.
     fn approved_paths(&self) -> Vec<(PathBuf, usize)> {
         let mut approved = Vec::new();
         for (path, _) in &self.named {
             let text = path.to_string_lossy();
-            let asked = self.first_matches(&text, |permission| !permission.pattern.is_exact());
-            for (permission, reason) in
-                asked.filter(|(permission, _)| permission.verdict == Verdict::Ask)
-            {
+            let matches = self.first_matches(&text, |permission| !permission.pattern.is_exact());
+            for (permission, reason) in matches {
+                if permission.verdict != Verdict::Ask {
+                    continue;
+                }
                 // A rule that asks about every call is about the call, and not about a path.
-                approved.push((
-                    if permission.pattern.is_all() { PathBuf::from("/") } else { path.clone() },
-                    reason,
-                ));
+                let is_about_call = permission.pattern.is_all();
+                let folder = if is_about_call { PathBuf::from("/") } else { path.clone() };
+                approved.push((folder, reason));
             }
         }
         approved
     }
 
-    fn set_decides(
+    /// Checks whether the rule with this reason asked about a path, and was approved.
+    fn is_approved(&self, path: &Path, asking: usize) -> bool {
+        self.approved.iter().any(|(folder, reason)| *reason == asking && path.starts_with(folder))
+    }
+
+    /// Checks a path against the rules of a set. The error is the index of the reason.
+    fn check_set(
         &self,
         set: &MatchingSet,
         path: &Path,
@@ -209,20 +230,18 @@ impl ReachedPaths {
         is_parent: bool,
     ) -> Result<(), usize> {
         let rules = &self.policy.set(set.index).2.rules;
-        if let Some((_, reason)) =
-            set.denying.iter().find(|(rule, _)| rules[*rule].denies_path(path, access))
-        {
+        let denying = set.denying.iter().find(|(rule, _)| rules[*rule].denies_path(path, access));
+        if let Some((_, reason)) = denying {
             return Err(*reason);
         }
-        match &set.allowing {
-            Some((allowing, reason))
-                if !is_parent
-                    && !allowing.iter().any(|rule| rules[*rule].allows_path(path, access)) =>
-            {
-                Err(*reason)
-            }
-            _ => Ok(()),
+        if is_parent {
+            return Ok(());
         }
+        let Some((allowing, reason)) = &set.allowing else { return Ok(()) };
+        if allowing.iter().any(|rule| rules[*rule].allows_path(path, access)) {
+            return Ok(());
+        }
+        Err(*reason)
     }
 }
 
@@ -234,28 +253,26 @@ impl PathRules for ReachedPaths {
         let is_parent =
             self.named.iter().any(|(named, _)| named != path && named.starts_with(path));
         for set in &self.sets {
-            self.set_decides(set, path, access, is_parent)
+            self.check_set(set, path, access, is_parent)
                 .map_err(|rule| PathRefusal { rule, asks: false })?;
         }
         if is_parent {
             return Ok(());
         }
-        let mut asks = None;
+        let mut first_asking = None;
         for (permission, rule) in self.first_matches(&path.to_string_lossy(), |_| true) {
             match permission.verdict {
                 Verdict::Deny => return Err(PathRefusal { rule, asks: false }),
-                Verdict::Ask
-                    if !self
-                        .approved
-                        .iter()
-                        .any(|(folder, reason)| *reason == rule && path.starts_with(folder)) =>
-                {
-                    asks = asks.or(Some(rule));
+                Verdict::Ask if !self.is_approved(path, rule) => {
+                    first_asking = first_asking.or(Some(rule));
                 }
                 Verdict::Ask | Verdict::Allow => {}
             }
         }
-        asks.map_or(Ok(()), |rule| Err(PathRefusal { rule, asks: true }))
+        match first_asking {
+            Some(rule) => Err(PathRefusal { rule, asks: true }),
+            None => Ok(()),
+        }
     }
 
     fn rights(&self) -> String {
@@ -272,9 +289,9 @@ impl PathRules for ReachedPaths {
         let shown = path.display().to_string();
         let action = format!("{verb} {}", cut(&shown, MAX_SHOWN));
         // The glob matches the path and everything below it, also with special characters in it.
-        let glob = Some(literal(&shown))
-            .filter(|text| text.len() <= MAX_IN_REMEDY)
-            .map(|text| toml(&text));
+        let literal_glob = literal(&shown);
+        let is_short = literal_glob.len() <= MAX_IN_REMEDY;
+        let glob = is_short.then(|| toml(&literal_glob));
         let (gate, rule, place, remedy) = match self.reasons[refusal.rule] {
             Reason::Denied { set, rule } => {
                 let (gate, table, rules) = self.policy.set(set);
@@ -324,13 +341,12 @@ impl PathRules for ReachedPaths {
     }
 
     fn written_in(&self, folder: &Path) -> Option<&Path> {
-        let written = self
-            .named
-            .iter()
-            .rev()
-            .filter(|(_, access)| *access == Access::Write)
-            .map(|(path, _)| path.as_path());
-        written.into_iter().find(|path| path.parent() == Some(folder))
+        for (path, access) in self.named.iter().rev() {
+            if *access == Access::Write && path.parent() == Some(folder) {
+                return Some(path);
+            }
+        }
+        None
     }
 
     fn anchors(&self) -> Vec<PathBuf> {

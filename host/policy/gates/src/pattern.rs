@@ -39,35 +39,31 @@ impl TextGlob {
     /// If it is empty, or longer than [`MAX_PATTERN`].
     pub fn new(glob: &str) -> Result<Self, PatternLengthError> {
         check_length(glob)?;
-        let mut chunks = vec![String::new()];
+        let mut chunks = Vec::new();
+        let mut chunk = String::new();
         let mut characters = glob.chars();
         while let Some(c) = characters.next() {
-            let c = match c {
-                '*' => {
-                    chunks.push(String::new());
-                    continue;
-                }
-                '?' => ANY,
-                '\\' => characters.next().unwrap_or('\\'),
-                c => c,
-            };
-            chunks.last_mut().into_iter().for_each(|chunk| chunk.extend(c.to_lowercase()));
+            match c {
+                '*' => chunks.push(std::mem::take(&mut chunk)),
+                '?' => chunk.push(ANY),
+                '\\' => chunk.extend(characters.next().unwrap_or('\\').to_lowercase()),
+                c => chunk.extend(c.to_lowercase()),
+            }
         }
+        chunks.push(chunk);
         Ok(Self { chunks })
     }
 
-    /// Whether it matches `text`.
+    /// Checks whether it matches `text`.
     pub fn matches(&self, text: &str) -> bool {
         if self.is_all() {
             return true;
         }
         let text = text.to_lowercase();
-        let [first, between @ .., last] = self.chunks.as_slice() else {
-            return self
-                .chunks
-                .first()
-                .is_some_and(|only| match_prefix(&text, only) == Some(text.len()));
-        };
+        if let [only] = self.chunks.as_slice() {
+            return match_prefix(&text, only) == Some(text.len());
+        }
+        let [first, between @ .., last] = self.chunks.as_slice() else { return false };
         let Some(mut at) = match_prefix(&text, first) else { return false };
         for chunk in between {
             let Some(end) = find(&text[at..], chunk) else { return false };
@@ -76,40 +72,45 @@ impl TextGlob {
         match_suffix(&text[at..], last)
     }
 
-    /// Whether it matches every text.
+    /// Checks whether it matches every text.
     pub fn is_all(&self) -> bool {
         self.chunks.len() > 1 && self.chunks.iter().all(String::is_empty)
     }
 }
 
-/// Length of the match of `chunk` at the beginning of `text`. `None` if it doesn't match.
+/// Returns the length of the match of `chunk` at the beginning of `text`. Returns `None` if it
+/// doesn't match.
 fn match_prefix(text: &str, chunk: &str) -> Option<usize> {
     let mut characters = text.chars();
-    for wanted in chunk.chars() {
+    for expected in chunk.chars() {
         let actual = characters.next()?;
-        if wanted != ANY && wanted != actual {
+        if expected != ANY && expected != actual {
             return None;
         }
     }
     Some(text.len() - characters.as_str().len())
 }
 
-/// End of the first match of `chunk` in `text`. `None` if it doesn't match.
+/// Returns the end of the first match of `chunk` in `text`. Returns `None` if it doesn't match.
 fn find(text: &str, chunk: &str) -> Option<usize> {
     if !chunk.contains(ANY) {
         return text.find(chunk).map(|at| at + chunk.len());
     }
-    let places = text.char_indices().map(|(at, _)| at);
-    places.filter_map(|at| match_prefix(&text[at..], chunk).map(|length| at + length)).next()
+    for (at, _) in text.char_indices() {
+        if let Some(length) = match_prefix(&text[at..], chunk) {
+            return Some(at + length);
+        }
+    }
+    None
 }
 
 fn match_suffix(text: &str, chunk: &str) -> bool {
-    let count = chunk.chars().count();
-    let skipped = text.chars().count().checked_sub(count);
-    skipped.is_some_and(|skipped| {
-        let at = text.char_indices().nth(skipped).map_or(text.len(), |(at, _)| at);
-        match_prefix(&text[at..], chunk).is_some()
-    })
+    // `ANY` can match a character of another length, so characters are counted, and not bytes.
+    let Some(skipped) = text.chars().count().checked_sub(chunk.chars().count()) else {
+        return false;
+    };
+    let at = text.char_indices().nth(skipped).map_or(text.len(), |(at, _)| at);
+    match_prefix(&text[at..], chunk).is_some()
 }
 
 /// A regular expression that can't be matched.
@@ -128,7 +129,7 @@ pub enum ExpressionError {
     },
 }
 
-/// A regular expression of the operator, which matches anywhere in a text.
+/// Returns a regular expression of the operator, which matches anywhere in a text.
 ///
 /// # Errors
 ///
@@ -149,7 +150,8 @@ pub(crate) fn check_length(pattern: &str) -> Result<(), PatternLengthError> {
     Ok(())
 }
 
-/// The only text that a glob without wildcards matches. `None` if it has a wildcard.
+/// Returns the only text that a glob without wildcards matches. Returns `None` if it has a
+/// wildcard.
 pub(crate) fn single_text(glob: &str) -> Option<String> {
     let mut text = String::with_capacity(glob.len());
     let mut characters = glob.chars();
@@ -163,7 +165,7 @@ pub(crate) fn single_text(glob: &str) -> Option<String> {
     Some(text)
 }
 
-/// A glob that matches `text` only.
+/// Returns a glob that matches `text` only.
 pub fn literal(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -175,7 +177,7 @@ pub fn literal(text: &str) -> String {
     out
 }
 
-/// A glob with its brackets and braces escaped.
+/// Returns a glob with its brackets and braces escaped.
 fn escape_brackets(glob: &str) -> String {
     let mut out = String::with_capacity(glob.len());
     let mut escaped = false;
@@ -226,12 +228,12 @@ impl Pattern {
         })))
     }
 
-    /// A pattern that matches exactly this text. For a path, it is the real path.
+    /// Returns a pattern that matches exactly this text. For a path, it is the real path.
     pub fn exactly(text: impl Into<String>) -> Self {
         Self(Form::Exact(text.into()))
     }
 
-    /// Whether it matches every text and every path.
+    /// Checks whether it matches every text and every path.
     pub fn is_all(&self) -> bool {
         match &self.0 {
             Form::Exact(_) => false,
@@ -239,7 +241,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it was made by [`exactly`](Self::exactly).
+    /// Checks whether it was made by [`exactly`](Self::exactly).
     pub(crate) fn is_exact(&self) -> bool {
         matches!(self.0, Form::Exact(_))
     }
@@ -261,7 +263,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it matches this text and no other.
+    /// Checks whether it matches this text and no other.
     pub(crate) fn is_exactly(&self, text: &str) -> bool {
         match &self.0 {
             Form::Exact(only) => only == text,
@@ -272,13 +274,13 @@ impl Pattern {
 
 impl Glob {
     fn compile(&self) -> PathGlobs {
+        if let Ok(globs) = path_globs(self.spellings.clone()) {
+            return globs;
+        }
         // A text that isn't a valid glob (`test [ -f x`) matches itself: with its brackets escaped,
         // it is always valid.
-        path_globs(self.spellings.clone())
-            .or_else(|_| {
-                path_globs(self.spellings.iter().map(|path| escape_brackets(path)).collect())
-            })
-            .unwrap_or_default()
+        let escaped = self.spellings.iter().map(|path| escape_brackets(path)).collect();
+        path_globs(escaped).unwrap_or_default()
     }
 }
 

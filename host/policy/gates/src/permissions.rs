@@ -52,7 +52,7 @@ pub(crate) struct PermissionMatch<'p> {
 }
 
 impl Permissions {
-    /// No rules yet. `file`: the file that a new rule goes into, for remedies.
+    /// Starts without rules. `file` is the file that a new rule goes into, for remedies.
     pub fn new(file: ConfigFile) -> Self {
         Self { file, ..Self::default() }
     }
@@ -65,7 +65,7 @@ impl Permissions {
         }
     }
 
-    /// The names of tools that have rules.
+    /// Returns the names of tools that have rules.
     pub fn tools(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(String::as_str)
     }
@@ -78,35 +78,37 @@ impl Permissions {
         self.named_lists(tool, aliases).map(|(_, _, list)| list)
     }
 
-    /// The lists of a tool. Each has the name under which it was added, and its index among the
-    /// lists of that name.
+    /// Returns the lists of a tool. Each has the name under which it was added, and its index among
+    /// the lists of that name.
     pub(crate) fn named_lists<'p, 'n>(
         &'p self,
         tool: &'n str,
         aliases: &'n [String],
     ) -> impl Iterator<Item = (&'n str, usize, &'p [Permission])> + use<'p, 'n> {
         let names = std::iter::once(tool).chain(aliases.iter().map(String::as_str));
-        let lists = names.filter_map(move |name| Some((name, self.tools.get(name)?)));
-        lists.flat_map(|(name, lists)| {
+        let known_names = names.filter_map(move |name| Some((name, self.tools.get(name)?)));
+        known_names.flat_map(|(name, lists)| {
             lists.iter().enumerate().map(move |(index, list)| (name, index, list.as_slice()))
         })
     }
 
-    /// A list by its name and index.
+    /// Returns a list by its name and index.
     pub(crate) fn list(&self, name: &str, index: usize) -> &[Permission] {
         self.tools.get(name).and_then(|lists| lists.get(index)).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a list denies every call of the tool.
+    /// Checks whether a list denies every call of the tool.
     pub(crate) fn denies_all(&self, tool: &str, aliases: &[String]) -> bool {
         self.lists(tool, aliases).any(|list| {
-            let denials = list.iter().take_while(|permission| permission.verdict == Verdict::Deny);
-            denials.clone().any(|permission| permission.pattern.is_all())
+            let mut first_denials =
+                list.iter().take_while(|permission| permission.verdict == Verdict::Deny);
+            first_denials.any(|permission| permission.pattern.is_all())
         })
     }
 
-    /// The rule that decides on a call. `None` if no rule matches one of its subjects, and no rule
-    /// denies or asks for the others. `commands`: the analysed command subjects, in their order.
+    /// Returns the rule that decides on a call. Returns `None` if no rule matches one of its
+    /// subjects, and no rule denies or asks for the others. `commands`: the analysed command
+    /// subjects, in their order.
     pub(crate) fn find(
         &self,
         action: &Action<'_>,
@@ -139,13 +141,14 @@ impl Permissions {
             let text = format!("{} {}", action.tool, canonical(action.arguments));
             matches.add_match(|pattern| pattern.matches_text(&text));
         }
-        let SubjectMatches { most_severe, has_unmatched, exactly, .. } = matches;
-        let permission =
-            most_severe.filter(|rule| !has_unmatched || rule.verdict > Verdict::Allow)?;
-        Some(PermissionMatch {
-            permission,
-            exactly: exactly && permission.verdict == Verdict::Allow,
-        })
+
+        let permission = matches.most_severe?;
+        let allows = permission.verdict == Verdict::Allow;
+        // A rule that allows one subject doesn't allow another one.
+        if allows && matches.has_unmatched {
+            return None;
+        }
+        Some(PermissionMatch { permission, exactly: allows && matches.exactly })
     }
 }
 
@@ -160,7 +163,7 @@ struct SubjectMatches<'p> {
 }
 
 impl<'p> SubjectMatches<'p> {
-    /// The most severe rule of those that match first in each list.
+    /// Returns the most severe rule of those that match first in each list.
     fn first(&self, matches: &impl Fn(&Pattern) -> bool) -> Option<&'p Permission> {
         let first_matches = self
             .lists
@@ -169,69 +172,83 @@ impl<'p> SubjectMatches<'p> {
         first_matches.fold(None, more_severe)
     }
 
+    /// Adds the rules for a subject whose patterns are those that `matches`.
     fn add_match(&mut self, matches: impl Fn(&Pattern) -> bool) {
-        let first = self.first(&matches);
-        self.has_unmatched |= first.is_none();
-        self.most_severe = first.into_iter().fold(self.most_severe, more_severe);
+        match self.first(&matches) {
+            Some(permission) => self.most_severe = more_severe(self.most_severe, permission),
+            None => self.has_unmatched = true,
+        }
     }
 
-    /// A command is allowed if each of its parts is allowed, or if a rule without a wildcard allows
-    /// the whole text.
+    /// Adds the rules for a command. It is allowed if each of its parts is allowed, or if a rule
+    /// without a wildcard allows the whole text.
     fn add_command(&mut self, text: &str, command: Option<&Command>) {
-        let whole = self.first(&|pattern| pattern.matches_text(text));
-        match whole {
-            Some(permission)
-                if permission.verdict == Verdict::Allow && permission.pattern.is_exactly(text) =>
-            {
+        let whole_match = self.first(&|pattern| pattern.matches_text(text));
+        if let Some(permission) = whole_match {
+            let allows = permission.verdict == Verdict::Allow;
+            let allows_exactly = allows && permission.pattern.is_exactly(text);
+            if allows_exactly || !allows {
                 self.most_severe = more_severe(self.most_severe, permission);
+            }
+            if allows_exactly {
                 return;
             }
-            Some(permission) if permission.verdict > Verdict::Allow => {
-                self.most_severe = more_severe(self.most_severe, permission);
-            }
-            _ => {}
         }
         self.exactly = false;
-        for (text, spellings) in command.into_iter().flat_map(Command::spellings) {
-            spellings.iter().for_each(|spelling| self.add_spelling(text, spelling));
+
+        for (program, spellings) in command.into_iter().flat_map(Command::spellings) {
+            for spelling in spellings {
+                self.add_spelling(program, spelling);
+            }
         }
         match command.map(|command| command.texts.as_slice()) {
-            None | Some([]) => self.has_unmatched |= whole.is_none(),
-            Some(texts) => {
-                texts.iter().for_each(|text| self.add_match(|pattern| pattern.matches_text(text)));
+            None | Some([]) if whole_match.is_none() => self.has_unmatched = true,
+            None | Some([]) => {}
+            Some(parts) => {
+                for part in parts {
+                    self.add_match(|pattern| pattern.matches_text(part));
+                }
             }
         }
     }
 }
 
 impl<'p> SubjectMatches<'p> {
-    /// Another spelling of a command can only be denied or asked for: options that it lacks may
-    /// change what the command does. A rule for the command as written comes first as usual.
+    /// Adds the rules for another spelling of a command. They can only deny it or ask for it:
+    /// options that the spelling lacks may change what the command does. A rule for the command as
+    /// written comes first as usual.
     fn add_spelling(&mut self, text: &str, spelling: &str) {
-        let first = self.lists.iter().filter_map(|list| {
-            list.iter().find(|permission| {
+        for list in &self.lists {
+            let first_match = list.iter().find(|permission| {
+                let is_severe = permission.verdict > Verdict::Allow;
                 permission.pattern.matches_text(text)
-                    || permission.verdict > Verdict::Allow
-                        && permission.pattern.matches_text(spelling)
-            })
-        });
-        let severe = first.filter(|permission| permission.verdict > Verdict::Allow);
-        self.most_severe = severe.fold(self.most_severe, more_severe);
+                    || (is_severe && permission.pattern.matches_text(spelling))
+            });
+            if let Some(permission) = first_match
+                && permission.verdict > Verdict::Allow
+            {
+                self.most_severe = more_severe(self.most_severe, permission);
+            }
+        }
     }
 }
 
 fn more_severe<'p>(known: Option<&'p Permission>, next: &'p Permission) -> Option<&'p Permission> {
-    known.filter(|known| known.verdict >= next.verdict).or(Some(next))
+    match known {
+        Some(known) if known.verdict >= next.verdict => Some(known),
+        _ => Some(next),
+    }
 }
 
 impl Permissions {
-    /// The decision of this gate by the rule that matched.
+    /// Returns the decision of this gate by the rule that matched.
     pub(crate) fn decide(&self, matched: PermissionMatch<'_>, action: &Action<'_>) -> Decision {
         let Permission { verdict, rule, place, .. } = matched.permission;
         let remedy: Cow<'static, str> = match verdict {
             Verdict::Allow => "To be asked, put a rule with `action = \"ask\"` before it.".into(),
             Verdict::Ask | Verdict::Deny => place.remedy(|| {
-                remedy_before(action, self.list_name(matched.permission).unwrap_or(action.tool))
+                let list_name = self.list_name(matched.permission).unwrap_or(action.tool);
+                remedy_before(action, list_name)
             }),
         };
         Decision {
@@ -243,36 +260,37 @@ impl Permissions {
         }
     }
 
-    /// The name of the list that holds a rule: the tool's, or an alias of it. A new rule has to go
-    /// into the same list to come before this one.
+    /// Returns the name of the list that holds a rule: the tool's, or an alias of it. A new rule
+    /// has to go into the same list to come before this one.
     fn list_name(&self, permission: &Permission) -> Option<&str> {
-        let list = self
-            .tools
-            .iter()
-            .find(|(_, lists)| lists.iter().flatten().any(|one| std::ptr::eq(one, permission)));
-        list.map(|(name, _)| name.as_str())
+        for (name, lists) in &self.tools {
+            if lists.iter().flatten().any(|listed| std::ptr::eq(listed, permission)) {
+                return Some(name);
+            }
+        }
+        None
     }
 
-    /// The lines of the configuration that would allow this call, and no other.
+    /// Returns the lines of the configuration that would allow this call, and no other.
     pub(crate) fn to_allow(&self, action: &Action<'_>) -> String {
         let tool = action.tool;
-        let first = match self.overriding_source(tool) {
-            Some(what) => format!(
-                "To allow it without asking, leave out {what}, which replaces the rules of {}, and",
+        let beginning = match self.overriding_source(tool) {
+            Some(source) => format!(
+                "To allow it without asking, leave out {source}, which replaces the rules of {}, and",
                 self.file
             ),
             None => "To allow it without asking,".to_owned(),
         };
         match rules_for(action, tool) {
-            Some(rules) => format!("{first} add to {}:\n{rules}", self.file),
+            Some(rules) => format!("{beginning} add to {}:\n{rules}", self.file),
             None => format!(
-                "{first} give the tool a rule that matches it, [[tools.permissions.{tool}]], in {}.",
+                "{beginning} give the tool a rule that matches it, [[tools.permissions.{tool}]], in {}.",
                 self.file
             ),
         }
     }
 
-    /// The flag or variable that replaces the list of the user's own file for a tool.
+    /// Returns the flag or variable that replaces the list of the user's own file for a tool.
     fn overriding_source(&self, tool: &str) -> Option<String> {
         self.tools.get(tool)?.iter().flatten().find_map(|permission| match &permission.place.kind {
             OriginKind::Flag(text) => Some(format!("`{text}`")),
@@ -282,32 +300,29 @@ impl Permissions {
     }
 }
 
-/// The rules that would allow exactly this call, for the list `name`. They can be added to the end
-/// of any file. `None` if the subjects are too long.
+/// Returns the rules that would allow exactly this call, for the list `name`. They can be added to
+/// the end of any file. Returns `None` if the subjects are too long.
 fn rules_for(action: &Action<'_>, name: &str) -> Option<String> {
-    let tool_and_arguments;
-    let texts: Vec<&str> = if action.subjects.is_empty() || !action.subjects_trusted {
-        tool_and_arguments = format!("{} {}", action.tool, canonical(action.arguments));
-        vec![&tool_and_arguments]
+    let texts: Vec<Cow<'_, str>> = if action.subjects.is_empty() || !action.subjects_trusted {
+        vec![format!("{} {}", action.tool, canonical(action.arguments)).into()]
     } else {
-        action.subjects.iter().map(|subject| subject.text.as_str()).collect()
+        action.subjects.iter().map(|subject| subject.text.as_str().into()).collect()
     };
-    let too_long = texts.iter().map(|text| text.len()).sum::<usize>() > MAX_SHOWN;
-    if too_long {
+    let length: usize = texts.iter().map(|text| text.len()).sum();
+    if length > MAX_SHOWN {
         return None;
     }
-    let rules: Vec<_> = texts
-        .iter()
-        .map(|text| {
-            format!(
-                "[[tools.permissions.{name}]]\npattern = {}\nexact = true\naction = \"allow\"",
-                toml(text)
-            )
-        })
-        .collect();
+    let mut rules = Vec::new();
+    for text in texts {
+        let pattern = toml(&text);
+        rules.push(format!(
+            "[[tools.permissions.{name}]]\npattern = {pattern}\nexact = true\naction = \"allow\""
+        ));
+    }
     Some(rules.join("\n"))
 }
 
+/// Returns the remedy that puts a rule before the one of the list `name` that decided.
 fn remedy_before(action: &Action<'_>, name: &str) -> String {
     match rules_for(action, name) {
         Some(rules) => format!("To allow it, put before it:\n{rules}"),

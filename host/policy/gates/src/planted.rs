@@ -88,22 +88,23 @@ const FILES: [&[&str]; 53] = [
     &["toolhold.toml"],
 ];
 
-/// Whether other programs run or obey a file later, outside of any sandbox: a shell, an editor,
-/// git, or a server that builds the project.
+/// Checks whether other programs run or obey a file later, outside of any sandbox: a shell, an
+/// editor, git, or a server that builds the project.
 pub fn runs_later(path: &Path) -> bool {
     let names: Vec<&str> = path.iter().map(|name| name.to_str().unwrap_or_default()).collect();
-    let Some((_, folders)) = names.split_last() else { return false };
+    let Some((name, folders)) = names.split_last() else { return false };
     // Git doesn't run the samples that it puts there.
     if path.extension().is_some_and(|extension| extension == "sample") {
         return false;
     }
     FILES.iter().any(|file| names.ends_with(file))
-        || names.last().is_some_and(|name| name.ends_with(".code-workspace"))
+        || name.ends_with(".code-workspace")
         || is_in_repository(&names)
         || FOLDERS.iter().any(|folder| folders.windows(folder.len()).any(|part| part == *folder))
 }
 
-/// Whether git runs or obeys a file of a repository, also of one of a submodule or a worktree.
+/// Checks whether git runs or obeys a file of a repository, also of one of a submodule or a
+/// worktree.
 fn is_in_repository(names: &[&str]) -> bool {
     let Some(git) = names.iter().position(|name| *name == ".git") else { return false };
     match &names[git + 1..] {
@@ -116,8 +117,8 @@ fn is_in_repository(names: &[&str]) -> bool {
     }
 }
 
-/// Whether a file is a part of a package that a package manager has unpacked: nothing outside of
-/// the package's own use obeys it.
+/// Checks whether a file is a part of a package that a package manager has unpacked: nothing
+/// outside of the package's own use obeys it.
 pub fn is_unpacked(path: &Path) -> bool {
     let names: Vec<&str> = path.iter().map(|name| name.to_str().unwrap_or_default()).collect();
     let is_module = names.windows(2).any(|part| part[0] == "node_modules" && part[1] != ".bin");
@@ -129,15 +130,19 @@ pub fn is_unpacked(path: &Path) -> bool {
             .any(|part| matches!(part, [".cargo", "git" | "registry"] | [".npm", "_cacache"]))
 }
 
-/// Whether a link stands for a folder in which files run later, or is on the way to one.
+/// Checks whether a link stands for a folder in which files run later, or is on the way to one.
 pub fn link_runs_later(path: &Path) -> bool {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
     let mut hidden = FOLDERS.iter().chain(&FILES).filter(|parts| parts[0].starts_with('.'));
-    let beside = path.with_file_name("");
-    hidden.any(|parts| parts.len() > 1 && parts[0] == name)
-        || FOLDERS.iter().any(|parts| *parts == [name])
-        || runs_later(path)
-        || FOLDERS.iter().any(|parts| parts.last() == Some(&name) && beside.ends_with(parts[0]))
+    let is_on_way = hidden.any(|parts| parts.len() > 1 && parts[0] == name);
+    if is_on_way || runs_later(path) {
+        return true;
+    }
+    let parent = path.with_file_name("");
+    FOLDERS.iter().any(|parts| {
+        let is_end = parts.last() == Some(&name) && parent.ends_with(parts[0]);
+        is_end || *parts == [name]
+    })
 }
 
 #[cfg(test)]

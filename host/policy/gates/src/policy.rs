@@ -81,8 +81,8 @@ impl Policy {
     /// Decides on a call.
     ///
     /// Every gate decides, in the order of [`GATES`]. The first that denies counts; else the first
-    /// that asks; else the first that allows. `confirmed`: whether a person has approved the call.
-    /// Then *ask* becomes *allow*, and nothing else changes.
+    /// that asks; else the first that allows. `confirmed` says whether a person has approved the
+    /// call. Then *ask* becomes *allow*, and nothing else changes.
     pub fn decide(&self, action: &Action<'_>, confirmed: bool) -> Decision {
         let inputs = GateInputs::new(self, action);
         let mut decided: Option<Decision> = None;
@@ -102,8 +102,8 @@ impl Policy {
         decision
     }
 
-    /// The decision of each gate on a call, in their order. `None` if a gate has no rule about the
-    /// call.
+    /// Returns the decision of each gate on a call, in their order. `None` if a gate has no rule
+    /// about the call.
     pub fn explain(&self, action: &Action<'_>) -> Vec<(Gate, Option<Decision>)> {
         let inputs = GateInputs::new(self, action);
         GATES.iter().map(|gate| (*gate, self.explain_at(*gate, action, &inputs))).collect()
@@ -126,46 +126,50 @@ impl Policy {
         Some(decision)
     }
 
-    /// The denial, if one of the commands never runs. This is checked first, before the paths of a
-    /// call.
+    /// Returns the denial, if one of the commands never runs. This is checked first, before the
+    /// paths of a call.
     pub fn blocked<'c>(&self, commands: impl IntoIterator<Item = &'c str>) -> Option<Decision> {
-        commands.into_iter().find_map(|text| {
-            self.command_refusal(&Command::read(text))
-                .filter(|decision| decision.verdict == Verdict::Deny)
-        })
+        for text in commands {
+            if let Some(decision) = self.command_refusal(&Command::read(text))
+                && decision.verdict == Verdict::Deny
+            {
+                return Some(decision);
+            }
+        }
+        None
     }
 
-    /// The refusal of a command line that a plugin starts during a call. The verdict *ask* refuses
-    /// it too, since a running call can't ask.
+    /// Returns the refusal of a command line that a plugin starts during a call. The verdict *ask*
+    /// refuses it too, since a running call can't ask.
     pub fn line_refusal(&self, line: &str) -> Option<Decision> {
         self.command_refusal(&Command::read(line))
     }
 
-    /// How far a call is trusted: as its origin or its provider, whichever is less.
+    /// Returns the trust in a call: that in its origin or in its provider, whichever is less.
     pub fn trust_in(&self, action: &Action<'_>) -> Trust {
         self.trusted.least(action)
     }
 
-    /// Whether calls that act may run because what they change can be undone.
+    /// Checks whether calls that act may run because what they change can be undone.
     pub fn is_sandboxed(&self) -> bool {
         self.autonomy.value == Autonomy::Sandboxed
     }
 
-    /// Whether the commands of a call reach the network, once the call may run.
+    /// Checks whether the commands of a call reach the network, once the call may run.
     pub fn reaches_network(&self, action: &Action<'_>) -> bool {
         self.network.reaches(action)
     }
 
-    /// Returns what else would allow a refused call, if it is for the servers of its session's
+    /// Returns a further remedy for a refused call, if the call is for the servers of its session's
     /// jobs.
-    pub fn remedy_by_jobs(&self, action: &Action<'_>, refused: &Decision) -> Option<String> {
-        if refused.gate != Gate::Hosts {
+    pub fn remedy_by_jobs(&self, action: &Action<'_>, refusal: &Decision) -> Option<String> {
+        if refusal.gate != Gate::Hosts {
             return None;
         }
         self.web.as_ref()?.remedy_by_jobs(action)
     }
 
-    /// Whether a call is allowed only because what it changes can be undone.
+    /// Checks whether a call is allowed only because what it changes can be undone.
     pub fn relies_on_undo(&self, action: &Action<'_>, decision: &Decision) -> bool {
         decision.gate == Gate::Autonomy
             && decision.verdict == Verdict::Allow
@@ -173,7 +177,8 @@ impl Policy {
             && self.is_sandboxed()
     }
 
-    /// The question about a call that relies on undo, and changes something that can't be saved.
+    /// Returns the question about a call that relies on undo, and changes something that can't be
+    /// saved.
     pub fn not_undoable(&self, action: &Action<'_>, what: &str) -> Decision {
         Decision {
             verdict: Verdict::Ask,
@@ -184,11 +189,15 @@ impl Policy {
         }
     }
 
-    /// Whether every call of a tool is denied, whatever its arguments. Such a tool isn't listed.
+    /// Checks whether every call of a tool is denied, whatever its arguments. Such a tool isn't
+    /// listed.
     pub fn denies_all(&self, tool: &Definition<'_>) -> bool {
         let Definition { name, aliases, provider, acts, harmless } = *tool;
-        self.autonomy.value == Autonomy::ReadOnly && acts
-            || self.ceiling.iter().chain([&self.policy]).any(|rules| rules.denies_all(name))
+        if acts && self.autonomy.value == Autonomy::ReadOnly {
+            return true;
+        }
+        self.ceiling.iter().any(|rules| rules.denies_all(name))
+            || self.policy.denies_all(name)
             || self.permissions.denies_all(name, aliases)
             || self.trusted.denies_all(provider, harmless)
     }
@@ -241,8 +250,8 @@ impl Policy {
         }
     }
 
-    /// The decision on a command by `blocked_commands`, `only_commands` and `strict_parse`: the
-    /// first of the most severe ones.
+    /// Returns the decision on a command by `blocked_commands`, `only_commands` and `strict_parse`:
+    /// the first of the most severe ones.
     fn command_refusal(&self, command: &Command) -> Option<Decision> {
         let blocked = self.blocklist.find(command).map(|blocked| self.decide_on_blocked(&blocked));
         let decisions = [blocked, self.only_commands_denial(command), self.strict_denial(command)];
@@ -275,22 +284,24 @@ impl Policy {
         })
     }
 
-    /// The denial of an unresolved command, if `strict_parse` is on.
+    /// Returns the denial of an unresolved command, if `strict_parse` is on.
     fn strict_denial(&self, command: &Command) -> Option<Decision> {
-        let Placed { value: true, place } = &self.strict_parse else { return None };
-        let substitutes =
-            command.substitutes.then_some("the output of a command is part of another command");
-        let why = command.unclear.or(substitutes)?;
+        if !self.strict_parse.value {
+            return None;
+        }
+        let reason = match command.unclear {
+            Some(reason) => reason,
+            None if command.substitutes => "the output of a command is part of another command",
+            None => return None,
+        };
+        let place = &self.strict_parse.place;
+        let goal = "To be asked about such commands";
         Some(Decision {
             verdict: Verdict::Deny,
             gate: Gate::Blocklist,
-            rule: format!("strict_parse = true: {why}").into(),
+            rule: format!("strict_parse = true: {reason}").into(),
             place: place.text.clone(),
-            remedy: place.remedy_to_set(
-                "To be asked about such commands",
-                "tools.shell",
-                "strict_parse = false",
-            ),
+            remedy: place.remedy_to_set(goal, "tools.shell", "strict_parse = false"),
         })
     }
 
@@ -319,13 +330,17 @@ impl Policy {
     }
 
     fn decide_at_blocklist(&self, command: &Command, inputs: &GateInputs<'_>) -> Option<Decision> {
-        self.command_refusal(command)
-            .or_else(|| {
-                command.unclear.map(|why| {
-                    self.ask_for_unresolved(format!("the command is unresolved: {why}").into())
-                })
-            })
-            .filter(|decision| decision.verdict == Verdict::Deny || !inputs.is_exactly_allowed())
+        let decision = match (self.command_refusal(command), command.unclear) {
+            (Some(refusal), _) => refusal,
+            (None, Some(reason)) => {
+                self.ask_for_unresolved(format!("the command is unresolved: {reason}").into())
+            }
+            (None, None) => return None,
+        };
+        if decision.verdict != Verdict::Deny && inputs.is_exactly_allowed() {
+            return None;
+        }
+        Some(decision)
     }
 
     fn ask_for_unresolved(&self, rule: Cow<'static, str>) -> Decision {
@@ -349,29 +364,39 @@ impl Policy {
             Autonomy::Sandboxed => command.risk_if_undoable(),
             _ => command.risk(),
         };
-        let (verdict, place, remedy) = match risk {
-            _ if self.block_high_risk.value && command.risk().0 == Risk::High => {
-                let place = &self.block_high_risk.place;
-                let remedy = place.remedy_to_set(
+        let rule = format!("the {} risk of `{}`", risk.as_str(), shorten(&program)).into();
+        // Undo doesn't help against this setting, so the risk without undo counts.
+        if self.block_high_risk.value && command.risk().0 == Risk::High {
+            let place = &self.block_high_risk.place;
+            return Some(Decision {
+                verdict: Verdict::Deny,
+                gate: Gate::Risk,
+                rule: describe_risk(risk, &program).into(),
+                place: place.text.clone(),
+                remedy: place.remedy_to_set(
                     "To be asked",
                     "tools.shell",
                     "block_high_risk_commands = false",
-                );
-                (Verdict::Deny, place.text.clone(), remedy)
-            }
+                ),
+            });
+        }
+        let place = match risk {
             // A permission for exactly this command includes its risk.
             Risk::High if level != Autonomy::Full && !inputs.is_exactly_allowed() => {
-                (Verdict::Ask, Origin::default().text, self.permissions.to_allow(action).into())
+                Origin::default().text
             }
-            Risk::Medium if self.ask_for_medium_risk.value && !inputs.is_allowed() => (
-                Verdict::Ask,
-                self.ask_for_medium_risk.place.text.clone(),
-                self.permissions.to_allow(action).into(),
-            ),
+            Risk::Medium if self.ask_for_medium_risk.value && !inputs.is_allowed() => {
+                self.ask_for_medium_risk.place.text.clone()
+            }
             _ => return None,
         };
-        let rule = format!("the {} risk of `{}`", risk.as_str(), shorten(&program));
-        Some(Decision { verdict, gate: Gate::Risk, rule: rule.into(), place, remedy })
+        Some(Decision {
+            verdict: Verdict::Ask,
+            gate: Gate::Risk,
+            rule: describe_risk(risk, &program).into(),
+            place,
+            remedy: self.permissions.to_allow(action).into(),
+        })
     }
 }
 
@@ -413,7 +438,7 @@ impl<'p> GateInputs<'p> {
         Self { commands, permission }
     }
 
-    /// Whether permissions allow exactly this call.
+    /// Checks whether permissions allow exactly this call.
     fn is_exactly_allowed(&self) -> bool {
         self.permission.is_some_and(|matched| matched.exactly)
     }
@@ -423,7 +448,11 @@ impl<'p> GateInputs<'p> {
     }
 }
 
-/// The beginning of an untrusted text, if it is long.
+fn describe_risk(risk: Risk, program: &str) -> String {
+    format!("the {} risk of `{}`", risk.as_str(), shorten(program))
+}
+
+/// Shortens an untrusted text to its beginning, if it is long.
 fn shorten(text: &str) -> String {
     let mut shown: String = text.chars().take(120).collect();
     if shown.len() < text.len() {
@@ -436,7 +465,7 @@ fn more_severe(known: Decision, next: Decision) -> Decision {
     if next.verdict > known.verdict { next } else { known }
 }
 
-/// The refusal of a call that no gate decides.
+/// Returns the refusal of a call that no gate decides.
 pub fn undecided() -> Decision {
     Decision {
         verdict: Verdict::Deny,

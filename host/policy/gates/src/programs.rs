@@ -64,18 +64,18 @@ impl Programs {
             .map(Self)
     }
 
-    /// Whether no program is granted.
+    /// Checks whether no program is granted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a program may be started with these arguments.
+    /// Checks whether a program may be started with these arguments.
     pub fn allow(&self, program: &str, arguments: &[String]) -> bool {
         self.0.iter().any(|entry| entry.allows(program, arguments))
     }
 
-    /// The denial of a program with these arguments, which are the command `line`. `None`: it may
-    /// be started. `table`: where programs are granted.
+    /// Returns the denial of a program with these arguments, which are the command `line`. Returns
+    /// `None` if the program may be started. `table` is the table that grants programs.
     pub fn refusal(
         &self,
         program: &str,
@@ -106,8 +106,8 @@ impl Programs {
         })
     }
 
-    /// The place of the grants, for refusals: the place of an entry for the same program, else of
-    /// the first entry.
+    /// Returns the place of the grants, for refusals: the place of an entry for the same program,
+    /// else of the first entry.
     pub fn place(&self, program: &str) -> Option<&Origin> {
         let same = self.0.iter().find(|entry| entry.program == program);
         same.or(self.0.first()).map(|entry| &entry.place)
@@ -145,9 +145,10 @@ impl Entry {
         } else {
             arguments.len() == self.arguments.len()
         };
-        program == self.program
-            && has_count
-            && self.arguments.iter().zip(arguments).all(|(glob, argument)| glob.is_match(argument))
+        if program != self.program || !has_count {
+            return false;
+        }
+        self.arguments.iter().zip(arguments).all(|(glob, argument)| glob.is_match(argument))
     }
 }
 

@@ -171,7 +171,8 @@ struct MadeCall {
 }
 
 impl MadeCall {
-    /// Whether the results don't differ. A blocked call has none that could.
+    /// Checks whether the results of two calls don't differ. A blocked call has no result, so its
+    /// result never differs.
     fn has_result_of(&self, other: &Self) -> bool {
         self.result.is_none() || other.result.is_none() || self.result == other.result
     }
@@ -183,27 +184,24 @@ impl Repetition {
         Self { limits, calls: VecDeque::new(), last_output: None, same_outputs: 0 }
     }
 
-    /// The reaction to the next call, after the calls before it. `None` if it doesn't repeat.
+    /// Returns the reaction to the next call, after the calls before it. Returns `None` if it
+    /// doesn't repeat.
     pub fn before(&self, tool: &str, arguments: &Value, read_only: bool) -> Option<Repeated> {
         if self.is_exempt(read_only) {
             return None;
         }
         let call = digest((tool, canonical(arguments)));
-        let tool = digest(tool);
-        let found = [
-            (RepetitionKind::Calls, self.limits.calls, self.in_a_row(call)),
-            (RepetitionKind::Pairs, self.limits.pairs, self.pairs(call)),
-            (
-                RepetitionKind::Results,
-                self.limits.results,
-                if read_only { 0 } else { self.same_results(tool, call) },
-            ),
+        let results = if read_only { 0 } else { self.count_results(digest(tool), call) };
+        let counts = [
+            (RepetitionKind::Calls, self.limits.calls, self.count_in_a_row(call)),
+            (RepetitionKind::Pairs, self.limits.pairs, self.count_pairs(call)),
+            (RepetitionKind::Results, self.limits.results, results),
         ];
-        let repeated = found.into_iter().filter_map(|(kind, levels, times)| {
+        let repetitions = counts.into_iter().filter_map(|(kind, levels, times)| {
             Some(Repeated { kind, times, reaction: levels.reaction(times)? })
         });
-        // Of equally severe ones the first, which is the most specific.
-        repeated.rev().max_by_key(|found| found.reaction)
+        // If several are equally severe, the first one counts, since it is the most specific.
+        repetitions.rev().max_by_key(|repeated| repeated.reaction)
     }
 
     /// Remembers a call that was made, with the result that the model read, or that was blocked
@@ -218,26 +216,31 @@ impl Repetition {
             result: result.map(digest),
             read_only,
         };
-        let earlier = self.calls.iter().find(|earlier| earlier.call == made.call);
-        if earlier.is_some_and(|earlier| !earlier.has_result_of(&made)) {
+        // A call with a new result makes progress, so an equal output after it isn't a repetition.
+        if let Some(earlier) = self.calls.iter().find(|earlier| earlier.call == made.call)
+            && !earlier.has_result_of(&made)
+        {
             self.last_output = None;
         }
         self.calls.truncate(self.limits.window - 1);
         self.calls.push_front(made);
     }
 
-    /// The reaction to an output of the model. Remove ids that differ each time from it first.
+    /// Returns the reaction to an output of the model. Remove ids that differ each time from it
+    /// first.
     pub fn check_output(&mut self, output: &str) -> Option<Repeated> {
-        let output = digest(output);
-        self.same_outputs =
-            if self.last_output == Some(output) { self.same_outputs + 1 } else { 1 };
-        self.last_output = Some(output);
-        let ends = self.limits.outputs > 0 && self.same_outputs >= self.limits.outputs;
-        ends.then_some(Repeated {
-            kind: RepetitionKind::Outputs,
-            times: self.same_outputs,
-            reaction: Reaction::Break,
-        })
+        let output_digest = digest(output);
+        if self.last_output == Some(output_digest) {
+            self.same_outputs += 1;
+        } else {
+            self.same_outputs = 1;
+        }
+        self.last_output = Some(output_digest);
+        let times = self.same_outputs;
+        if self.limits.outputs == 0 || times < self.limits.outputs {
+            return None;
+        }
+        Some(Repeated { kind: RepetitionKind::Outputs, times, reaction: Reaction::Break })
     }
 
     /// Forgets all calls and outputs. Call it for a new task.
@@ -249,19 +252,20 @@ impl Repetition {
         read_only && self.limits.exempt_read_only
     }
 
-    /// Number of times that the call was made in a row with the same result, this time included.
-    fn in_a_row(&self, call: u64) -> usize {
-        1 + unchanged(self.calls.iter().take_while(|made| made.call == call))
+    /// Returns the number of times that the call was made in a row with the same result, this time
+    /// included.
+    fn count_in_a_row(&self, call: u64) -> usize {
+        1 + count_unchanged(self.calls.iter().take_while(|made| made.call == call))
     }
 
-    /// Number of pairs of two alternating calls up to this call, as long as neither has another
-    /// result.
-    fn pairs(&self, call: u64) -> usize {
-        let Some(other) = self.calls.front().map(|made| made.call).filter(|other| *other != call)
-        else {
+    /// Returns the number of pairs of two alternating calls up to this call, as long as neither has
+    /// another result.
+    fn count_pairs(&self, call: u64) -> usize {
+        let Some(last) = self.calls.front() else { return 0 };
+        if last.call == call {
             return 0;
-        };
-        let expected = [other, call].into_iter().cycle();
+        }
+        let expected = [last.call, call].into_iter().cycle();
         let alternating: Vec<&MadeCall> = self
             .calls
             .iter()
@@ -269,30 +273,35 @@ impl Repetition {
             .take_while(|(made, expected)| made.call == *expected)
             .map(|(made, _)| made)
             .collect();
-        let first = unchanged(alternating.iter().copied().step_by(2));
-        let second = unchanged(alternating.iter().copied().skip(1).step_by(2));
-        // The last one before a change of either.
-        (2 * first).min(2 * second + 1).div_ceil(2)
+        let others = count_unchanged(alternating.iter().copied().step_by(2));
+        let equals = count_unchanged(alternating.iter().copied().skip(1).step_by(2));
+        // The calls count up to the first change of either result. The other call is the newest, so
+        // the first change of its results is at an even index, and the one of this call's at an odd
+        // index.
+        let unchanged = (2 * others).min(2 * equals + 1);
+        unchanged.div_ceil(2)
     }
 
-    /// Number of times that the tool returned its last result, this time included. 0 if all these
-    /// calls have the same arguments.
-    fn same_results(&self, tool: u64, call: u64) -> usize {
-        let acting = self.calls.iter().filter(|made| made.tool == tool && !made.read_only);
+    /// Returns the number of times that the tool returned its last result, this time included.
+    /// Returns 0 if all these calls have the same arguments.
+    fn count_results(&self, tool: u64, call: u64) -> usize {
+        let mut acting = self.calls.iter().filter(|made| made.tool == tool && !made.read_only);
         let Some(last) = acting.clone().next() else { return 0 };
-        let equal = acting.filter(|made| made.result == last.result);
-        let (count, differ) = equal
-            .fold((0, false), |(count, differ), made| (count + 1, differ || made.call != call));
-        if differ { 1 + count } else { 0 }
+        let equal = acting.clone().filter(|made| made.result == last.result).count();
+        let has_other_arguments =
+            acting.any(|made| made.result == last.result && made.call != call);
+        if has_other_arguments { 1 + equal } else { 0 }
     }
 }
 
-/// Number of calls from the newest one on with the same result.
-fn unchanged<'a>(calls: impl Iterator<Item = &'a MadeCall>) -> usize {
+/// Returns the number of calls from the newest one on with the same result.
+fn count_unchanged<'a>(calls: impl Iterator<Item = &'a MadeCall>) -> usize {
     let mut last: Option<&MadeCall> = None;
     let mut count = 0;
     for made in calls {
-        if last.is_some_and(|last| !last.has_result_of(made)) {
+        if let Some(last) = last
+            && !last.has_result_of(made)
+        {
             break;
         }
         if made.result.is_some() {

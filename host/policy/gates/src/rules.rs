@@ -97,7 +97,7 @@ pub enum Test {
 }
 
 impl RuleSet {
-    /// The denial of this set. `None` if it lets the call pass.
+    /// Returns the denial of this set. Returns `None` if it lets the call pass.
     pub(crate) fn decide(
         &self,
         gate: Gate,
@@ -126,15 +126,23 @@ impl RuleSet {
         if action.built_in && FOLLOWING.contains(&action.tool) {
             return None;
         }
-        let passes = (!checks_whole_call(action) || self.allows(action, trust, None))
-            && action.subjects.iter().all(|subject| self.allows(action, trust, Some(subject)));
-        (!passes).then(|| Decision {
+        if self.allows_call(action, trust) {
+            return None;
+        }
+        Some(Decision {
             verdict: Verdict::Deny,
             gate,
             rule: none_allows(table).into(),
             place: first.place.text.clone(),
             remedy: to_allow(&first.place, table, action.tool, ""),
         })
+    }
+
+    fn allows_call(&self, action: &Action<'_>, trust: Trust) -> bool {
+        if checks_whole_call(action) && !self.allows(action, trust, None) {
+            return false;
+        }
+        action.subjects.iter().all(|subject| self.allows(action, trust, Some(subject)))
     }
 
     fn allows(&self, action: &Action<'_>, trust: Trust, subject: Option<&ResolvedSubject>) -> bool {
@@ -145,32 +153,38 @@ impl RuleSet {
         })
     }
 
-    /// Whether it denies every call of the tool, whatever the arguments.
+    /// Checks whether it denies every call of the tool, whatever the arguments.
     pub(crate) fn denies_all(&self, tool: &str) -> bool {
-        let mut allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow).peekable();
-        self.rules.iter().any(|rule| {
+        let is_denied = self.rules.iter().any(|rule| {
             rule.effect == Effect::Deny && rule.names(tool) && rule.has_no_other_condition()
-        }) || allowing.peek().is_some()
-            && !FOLLOWING.contains(&tool)
-            && !allowing.any(|rule| rule.names(tool))
+        });
+        if is_denied {
+            return true;
+        }
+        if FOLLOWING.contains(&tool) {
+            return false;
+        }
+        // A set with rules that allow denies every tool that none of them names.
+        let mut allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow).peekable();
+        allowing.peek().is_some() && !allowing.any(|rule| rule.names(tool))
     }
 }
 
-/// The rule of a denial by a set in which no rule that allows matches.
+/// Returns the rule of a denial by a set in which no rule that allows matches.
 pub(crate) fn none_allows(table: &str) -> String {
     format!("no allow rule of {table} matches")
 }
 
-/// The remedy for such a denial: a rule that allows the tool. `more`: further lines of that rule.
+/// Returns the remedy for a denial by a set in which no rule that allows matches: a rule that
+/// allows the tool. `more` has further lines of that rule.
 pub(crate) fn to_allow(place: &Origin, table: &str, tool: &str, more: &str) -> Cow<'static, str> {
-    let table = table.trim_matches(['[', ']']);
-    place.remedy_to_add(&format!(
-        "[[{table}.rules]]\neffect = \"allow\"\ntools = [\"{tool}\"]{more}"
-    ))
+    let name = table.trim_matches(['[', ']']);
+    let rule = format!("[[{name}.rules]]\neffect = \"allow\"\ntools = [\"{tool}\"]{more}");
+    place.remedy_to_add(&rule)
 }
 
-/// Whether the call is checked as a whole, and not only by its subjects: it has no subjects, or its
-/// tool isn't trusted to name all of them.
+/// Checks whether the call is checked as a whole, and not only by its subjects: it has no subjects,
+/// or its tool isn't trusted to name all of them.
 fn checks_whole_call(action: &Action<'_>) -> bool {
     action.subjects.is_empty() || !action.subjects_trusted
 }
@@ -181,61 +195,81 @@ impl Rule {
     }
 
     fn denies(&self, action: &Action<'_>, trust: Trust) -> bool {
-        self.matches(action, trust)
-            && (checks_whole_call(action) && self.matches_subject(action, None)
-                || action
-                    .subjects
-                    .iter()
-                    .any(|subject| self.matches_subject(action, Some(subject))))
+        if !self.matches(action, trust) {
+            return false;
+        }
+        if checks_whole_call(action) && self.matches_subject(action, None) {
+            return true;
+        }
+        action.subjects.iter().any(|subject| self.matches_subject(action, Some(subject)))
     }
 
-    /// The remedy for a denial by this rule.
+    /// Returns the remedy for a denial by this rule.
     pub(crate) fn remedy(&self, table: &str) -> Cow<'static, str> {
         self.place
             .remedy(|| format!("An allow rule can't override this rule. To allow the call, take this rule out of {table}, or make it match less."))
     }
 
-    /// Whether it applies to paths that a call reaches without naming them. A rule that denies all
-    /// reading applies to calls only.
+    /// Checks whether it applies to paths that a call reaches without naming them. A rule that
+    /// denies all reading applies to calls only.
     pub(crate) fn is_about_paths(&self) -> bool {
         self.paths.is_some() || self.access == Some(Access::Write)
     }
 
-    /// Whether it denies access to a path for a call that it [`matches`](Self::matches).
+    /// Checks whether it denies access to a path for a call that it [`matches`](Self::matches).
     pub(crate) fn denies_path(&self, path: &Path, access: Access) -> bool {
         self.has_access(access) && self.covers(path)
     }
 
-    /// Whether it allows access to a path for such a call. A path that may be written may be read.
+    /// Checks whether it allows access to a path for a call that it [`matches`](Self::matches). A
+    /// path that may be written may be read.
     pub(crate) fn allows_path(&self, path: &Path, access: Access) -> bool {
-        (self.has_access(access) || self.has_access(Access::Write)) && self.covers(path)
+        let allows_access = self.has_access(access) || self.has_access(Access::Write);
+        allows_access && self.covers(path)
     }
 
-    /// Whether it is about this access. A rule that denies reading a path also denies writing it:
-    /// if the path were moved, it could be read.
+    /// Checks whether it is about this access. A rule that denies reading a path also denies
+    /// writing it: if the path were moved, it could be read.
     fn has_access(&self, access: Access) -> bool {
-        let also_writes = self.effect == Effect::Deny && self.paths.is_some();
-        self.access.is_none_or(|bound| bound == access || bound == Access::Read && also_writes)
+        let Some(bound) = self.access else { return true };
+        let denies_paths = self.effect == Effect::Deny && self.paths.is_some();
+        bound == access || (bound == Access::Read && denies_paths)
     }
 
     fn covers(&self, path: &Path) -> bool {
         self.paths.as_ref().is_none_or(|globs| globs.covers(path))
     }
 
-    /// Whether all conditions but those on the subject match.
+    /// Checks whether all conditions but those on the subject match.
     pub(crate) fn matches(&self, action: &Action<'_>, trust: Trust) -> bool {
-        (self.names(action.tool)
-            || action.aliases.iter().any(|alias| self.effect == Effect::Deny && self.names(alias)))
-            && self.trust.is_none_or(|bound| match self.effect {
+        let names_tool = match self.effect {
+            Effect::Allow => self.names(action.tool),
+            Effect::Deny => {
+                self.names(action.tool) || action.aliases.iter().any(|alias| self.names(alias))
+            }
+        };
+        if !names_tool {
+            return false;
+        }
+        if let Some(bound) = self.trust {
+            let has_trust = match self.effect {
                 Effect::Allow => trust <= bound,
                 Effect::Deny => trust >= bound,
-            })
-            && (self.phases.is_empty()
-                || action.phase.is_some_and(|phase| self.phases.contains(&phase)))
-            && self.arguments.iter().all(|argument| argument.matches(action.arguments, self.effect))
+            };
+            if !has_trust {
+                return false;
+            }
+        }
+        if !self.phases.is_empty() {
+            let Some(phase) = action.phase else { return false };
+            if !self.phases.contains(&phase) {
+                return false;
+            }
+        }
+        self.arguments.iter().all(|argument| argument.matches(action.arguments, self.effect))
     }
 
-    /// Whether the rule has no condition but the name of the tool.
+    /// Checks whether the rule has no condition but the name of the tool.
     fn has_no_other_condition(&self) -> bool {
         self.paths.is_none()
             && self.access.is_none()
@@ -244,14 +278,22 @@ impl Rule {
             && self.phases.is_empty()
     }
 
+    /// Checks whether the conditions on the subject match. Without a subject, it checks the whole
+    /// call.
     fn matches_subject(&self, action: &Action<'_>, subject: Option<&ResolvedSubject>) -> bool {
-        let access = subject
-            .map_or(if action.acts() { Access::Write } else { Access::Read }, |subject| {
-                subject.access
-            });
-        let path = subject.filter(|subject| subject.kind.is_path());
-        self.has_access(access)
-            && (self.paths.is_none() || path.is_some_and(|path| self.covers(Path::new(&path.text))))
+        let access = match subject {
+            Some(subject) => subject.access,
+            None if action.acts() => Access::Write,
+            None => Access::Read,
+        };
+        if !self.has_access(access) {
+            return false;
+        }
+        let Some(globs) = &self.paths else { return true };
+        match subject {
+            Some(subject) if subject.kind.is_path() => globs.covers(Path::new(&subject.text)),
+            _ => false,
+        }
     }
 }
 

@@ -20,7 +20,7 @@ const DIGITS: usize = 8;
 /// Readings of one place that are decoded further, since they start an escape again.
 const MAX_DEEPER: usize = 4;
 
-/// Whether an escape may begin with this byte.
+/// Checks whether an escape may begin with this byte.
 pub const fn is_escape(byte: u8) -> bool {
     matches!(byte, b'\\' | b'&' | b'%' | b'=')
 }
@@ -35,7 +35,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// The bytes that it stands for.
+    /// Returns the bytes that it stands for.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
@@ -50,8 +50,20 @@ impl Reading {
         Some(Self { bytes, length: length as u8, end })
     }
 
+    /// Returns the byte that it stands for and its end. Returns `None` if it isn't one ASCII byte.
     fn ascii(&self) -> Option<(u8, usize)> {
-        (self.length == 1 && self.bytes[0].is_ascii()).then_some((self.bytes[0], self.end))
+        let byte = self.bytes[0];
+        let is_ascii = self.length == 1 && byte.is_ascii();
+        is_ascii.then_some((byte, self.end))
+    }
+
+    /// Returns the one of two readings that covers more text, and the second of equal ones.
+    fn longer(first: Option<Self>, second: Option<Self>) -> Option<Self> {
+        match (first, second) {
+            (Some(first), Some(second)) if first.end > second.end => Some(first),
+            (_, Some(second)) => Some(second),
+            (first, None) => first,
+        }
     }
 }
 
@@ -86,13 +98,11 @@ impl Readings {
 
     fn to_depth(text: &[u8], depth: usize) -> Self {
         let mut readings = Self { indexes: vec![NONE; text.len()], escapes: Vec::new() };
-        for (start, _) in text
-            .iter()
-            .enumerate()
-            .filter(|(start, byte)| is_escape(**byte) && may_begin_escape(&text[*start..]))
-        {
-            readings.indexes[start] = readings.escapes.len() as u32;
-            readings.escapes.push(Escape { start, latest: None, all: Vec::new(), done: false });
+        for (start, byte) in text.iter().enumerate() {
+            if is_escape(*byte) && may_begin_escape(&text[start..]) {
+                readings.indexes[start] = readings.escapes.len() as u32;
+                readings.escapes.push(Escape { start, latest: None, all: Vec::new(), done: false });
+            }
         }
         let mut pending: Vec<usize> = (0..readings.escapes.len()).collect();
         for _ in 0..depth {
@@ -112,39 +122,43 @@ impl Readings {
     fn decode_once(&mut self, text: &[u8], index: usize) {
         let Escape { start, latest, ref all, .. } = self.escapes[index];
         let place = Decoding { text, readings: self, start, may_change: Cell::new(false) };
-        let mut deeper = Found::default();
-        let mut again = Found::default();
+        let mut deeper = RoundReadings::default();
+        let mut again = RoundReadings::default();
+
         // The latest reading comes first. Others may be right too: `\\=2B` may stand for `\=2B`,
         // and not for a backslash and a plus sign.
         let others = all.iter().filter(|reading| Some(**reading) != latest);
-        let deeper_starts = latest
-            .iter()
-            .chain(others)
-            .filter_map(Reading::ascii)
-            .filter(|(byte, _)| is_escape(*byte));
-        deeper_starts.take(MAX_DEEPER).for_each(|(byte, at)| place.read(byte, at, &mut deeper));
+        let ascii_readings = latest.iter().chain(others).filter_map(Reading::ascii);
+        let escape_starts = ascii_readings.filter(|(byte, _)| is_escape(*byte));
+        for (byte, at) in escape_starts.take(MAX_DEEPER) {
+            place.read(byte, at, &mut deeper);
+        }
         // The places after it may have new readings since the round before: `&#4\u0033;` is first
         // the number 4, and then 43.
         place.read(text[start], start + 1, &mut again);
+
         // The most likely reading is the one that continues the latest. Otherwise it is the one
         // that covers most of the text.
-        let likely = deeper.likely.or_else(|| {
-            [latest, again.likely].into_iter().flatten().max_by_key(|reading| reading.end)
-        });
+        let likely = deeper.likely.or_else(|| Reading::longer(latest, again.likely));
         let may_change = place.may_change.get();
         let escape = &mut self.escapes[index];
         escape.latest = likely;
-        let mut more = false;
+        let mut has_new_start = false;
         for reading in deeper.iter().chain(again.iter()) {
-            if !escape.all.contains(reading) {
-                escape.all.push(*reading);
-                more |= reading.ascii().is_some_and(|(byte, _)| is_escape(byte));
+            if escape.all.contains(reading) {
+                continue;
+            }
+            escape.all.push(*reading);
+            if let Some((byte, _)) = reading.ascii()
+                && is_escape(byte)
+            {
+                has_new_start = true;
             }
         }
-        escape.done = !more && !may_change;
+        escape.done = !has_new_start && !may_change;
     }
 
-    /// The readings of a place, without the byte itself.
+    /// Returns the readings of a place, without the byte itself.
     pub fn at(&self, place: usize) -> &[Reading] {
         match self.indexes.get(place) {
             Some(index) if *index != NONE => &self.escapes[*index as usize].all,
@@ -153,8 +167,8 @@ impl Readings {
     }
 }
 
-/// Whether a text may begin with an escape. Most bytes that could begin one don't, such as the
-/// equals signs in HTML.
+/// Checks whether a text may begin with an escape. Most bytes that could begin one don't, such as
+/// the equals signs in HTML.
 fn may_begin_escape(text: &[u8]) -> bool {
     match (text[0], text.get(1)) {
         (_, None) => false,
@@ -166,28 +180,28 @@ fn may_begin_escape(text: &[u8]) -> bool {
     }
 }
 
-/// Whether a byte is a hexadecimal digit or may stand for one, as the start of another escape.
+/// Checks whether a byte is a hexadecimal digit or may stand for one, as the start of another
+/// escape.
 fn may_be_hex(text: &[u8], at: usize) -> bool {
     text.get(at).is_some_and(|byte| is_escape(*byte) || byte.is_ascii_hexdigit())
 }
 
 /// The readings that one round finds.
 #[derive(Default)]
-struct Found {
+struct RoundReadings {
     readings: [Option<Reading>; 8],
     count: usize,
     /// The longest reading of the usual forms. Unlikely forms are left out.
     likely: Option<Reading>,
 }
 
-impl Found {
+impl RoundReadings {
     fn iter(&self) -> impl Iterator<Item = &Reading> {
         self.readings.iter().flatten()
     }
 
     fn add(&mut self, reading: Option<Reading>) {
-        self.likely =
-            [self.likely, reading].into_iter().flatten().max_by_key(|reading| reading.end);
+        self.likely = Reading::longer(self.likely, reading);
         self.add_unlikely(reading);
     }
 
@@ -199,23 +213,26 @@ impl Found {
     }
 }
 
-/// `text` with its escapes decoded once. `None` if it has no escapes.
+/// Returns `text` with its escapes decoded once. Returns `None` if it has no escapes.
 pub fn decoded(text: &str) -> Option<String> {
     let readings = Readings::to_depth(text.as_bytes(), 1);
     let mut out = Vec::with_capacity(text.len());
     let mut from = 0;
-    let mut any = false;
     for Escape { start, latest, .. } in &readings.escapes {
         if let Some(reading) = latest
             && *start >= from
         {
             out.extend_from_slice(&text.as_bytes()[from..*start]);
             out.extend_from_slice(reading.bytes());
-            (from, any) = (reading.end, true);
+            from = reading.end;
         }
     }
+    let has_escape = from > 0;
+    if !has_escape {
+        return None;
+    }
     out.extend_from_slice(&text.as_bytes()[from..]);
-    any.then(|| String::from_utf8_lossy(&out).into_owned())
+    Some(String::from_utf8_lossy(&out).into_owned())
 }
 
 /// A place that is decoded.
@@ -232,59 +249,68 @@ type Number = (u32, usize, usize);
 
 impl Decoding<'_> {
     /// Reads the escape that begins here with `byte`. `at` is the offset after that byte.
-    fn read(&self, byte: u8, at: usize, found: &mut Found) {
+    fn read(&self, byte: u8, at: usize, readings: &mut RoundReadings) {
         match byte {
             b'%' | b'=' => {
-                found.add(self.code(at, 2).map(|(code, end)| Reading::of_byte(code as u8, end)));
+                let code = self.code(at, 2);
+                readings.add(code.map(|(code, end)| Reading::of_byte(code as u8, end)));
                 if byte == b'%' {
-                    found.add(self.sign(at, b"uU").and_then(|at| self.unit(at)));
+                    readings.add(self.sign(at, b"uU").and_then(|at| self.unit(at)));
                 }
             }
-            b'&' => self.entity(at, found),
-            b'\\' => self.backslash(at, found),
+            b'&' => self.entity(at, readings),
+            b'\\' => self.backslash(at, readings),
             _ => {}
         }
     }
 
-    /// The ASCII byte of a place after the round before, and the offset after it. `None` if it
-    /// isn't ASCII or is too far away.
+    /// Returns the ASCII byte of a place after the round before, and the offset after it. Returns
+    /// `None` if it isn't ASCII or is too far away.
     fn byte(&self, at: usize) -> Option<(u8, usize)> {
         let plain = *self.text.get(at)?;
         let (byte, end) = match self.readings.indexes[at] {
             NONE => (plain, at + 1),
             index => {
                 let escape = &self.readings.escapes[index as usize];
-                self.may_change.set(self.may_change.get() || !escape.done);
-                escape.latest.map_or(Some((plain, at + 1)), |reading| reading.ascii())?
+                if !escape.done {
+                    self.may_change.set(true);
+                }
+                match escape.latest {
+                    Some(reading) => reading.ascii()?,
+                    None => (plain, at + 1),
+                }
             }
         };
-        (end - self.start <= REACH).then_some((byte, end))
+        let is_near = end - self.start <= REACH;
+        is_near.then_some((byte, end))
     }
 
-    /// The offset after a place, if the place has one of these bytes.
-    fn sign(&self, at: usize, any: &[u8]) -> Option<usize> {
-        self.byte(at).filter(|(byte, _)| any.contains(byte)).map(|(_, end)| end)
+    /// Returns the offset after a place, if the place has one of these bytes.
+    fn sign(&self, at: usize, signs: &[u8]) -> Option<usize> {
+        let (byte, end) = self.byte(at)?;
+        signs.contains(&byte).then_some(end)
     }
 
-    /// Reads a number with all its digits, up to `most`.
-    fn number(&self, at: usize, radix: u32, most: usize) -> Option<Number> {
+    /// Reads a number with all its digits, up to `max_digits`.
+    fn number(&self, at: usize, radix: u32, max_digits: usize) -> Option<Number> {
         let mut value = 0;
         let mut count = 0;
         let mut end = at;
         while let Some((byte, next)) = self.byte(end)
-            && count < most
+            && count < max_digits
             && let Some(digit) = char::from(byte).to_digit(radix)
         {
-            (value, count, end) = (value * radix + digit, count + 1, next);
+            value = value * radix + digit;
+            count += 1;
+            end = next;
         }
         (count > 0).then_some((value, count, end))
     }
 
     /// Reads a number with exactly so many hexadecimal digits. Returns its value and its end.
     fn code(&self, at: usize, digits: usize) -> Option<(u32, usize)> {
-        self.number(at, 16, digits)
-            .filter(|(_, count, _)| *count == digits)
-            .map(|(value, _, end)| (value, end))
+        let (value, count, end) = self.number(at, 16, digits)?;
+        (count == digits).then_some((value, end))
     }
 
     /// Reads the text after `\u`: four digits, or two groups of four for one character.
@@ -293,102 +319,119 @@ impl Decoding<'_> {
         if !(0xD800..0xDC00).contains(&high) {
             return Reading::of_char(high, end);
         }
-        let (low, end) = self.code(self.sign(self.sign(end, b"\\%")?, b"u")?, 4)?;
-        (0xDC00..0xE000)
-            .contains(&low)
-            .then(|| Reading::of_char(0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00), end))
-            .flatten()
+        let escape_end = self.sign(end, b"\\%")?;
+        let low_start = self.sign(escape_end, b"u")?;
+        let (low, end) = self.code(low_start, 4)?;
+        if !(0xDC00..0xE000).contains(&low) {
+            return None;
+        }
+        // A surrogate pair of UTF-16: each group has ten bits of the character.
+        Reading::of_char(0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00), end)
     }
 
     /// Reads the text after `&`.
-    fn entity(&self, at: usize, found: &mut Found) {
+    fn entity(&self, at: usize, readings: &mut RoundReadings) {
         if let Some(at) = self.sign(at, b"#") {
             let number = match self.sign(at, b"xX") {
                 Some(at) => self.number(at, 16, DIGITS),
                 None => self.number(at, 10, DIGITS),
             };
             if let Some((code, _, end)) = number {
-                // With or without the `;`.
-                found.add(self.sign(end, b";").and_then(|end| Reading::of_char(code, end)));
-                found.add_unlikely(Reading::of_char(code, end));
+                readings.add(self.sign(end, b";").and_then(|end| Reading::of_char(code, end)));
+                // The `;` may be missing.
+                readings.add_unlikely(Reading::of_char(code, end));
             }
             return;
         }
+
         let mut name = [0; LONGEST_NAME];
         let mut length = 0;
         let mut end = at;
-        let mut old = None;
-        while let Some((byte, next)) =
-            self.byte(end).filter(|(byte, _)| length < LONGEST_NAME && byte.is_ascii_alphabetic())
+        let mut old_name = None;
+        while let Some((letter, next)) = self.byte(end)
+            && length < LONGEST_NAME
+            && letter.is_ascii_alphabetic()
         {
-            name[length] = byte;
-            (length, end) = (length + 1, next);
+            name[length] = letter;
+            length += 1;
+            end = next;
             // Old names also count without a `;`, whatever follows.
             if let Some(byte @ (b'&' | b'<' | b'>' | b'"')) = named(&name[..length]) {
-                old = Some(Reading::of_byte(byte, end));
+                old_name = Some(Reading::of_byte(byte, end));
             }
         }
-        let whole = named(&name[..length])
-            .and_then(|byte| Some(Reading::of_byte(byte, self.sign(end, b";")?)));
-        found.add(whole);
-        found.add_unlikely(old);
+        if let Some(byte) = named(&name[..length])
+            && let Some(end) = self.sign(end, b";")
+        {
+            readings.add(Some(Reading::of_byte(byte, end)));
+        }
+        readings.add_unlikely(old_name);
     }
 
     /// Reads the text after `\`.
-    fn backslash(&self, at: usize, found: &mut Found) {
+    fn backslash(&self, at: usize, readings: &mut RoundReadings) {
         let Some((byte, end)) = self.byte(at) else { return };
         match byte {
-            b'n' => found.add(Some(Reading::of_byte(b'\n', end))),
-            b't' => found.add(Some(Reading::of_byte(b'\t', end))),
-            b'r' => found.add(Some(Reading::of_byte(b'\r', end))),
-            b'b' => found.add(Some(Reading::of_byte(8, end))),
-            b'f' => found.add(Some(Reading::of_byte(12, end))),
+            b'n' => readings.add(Some(Reading::of_byte(b'\n', end))),
+            b't' => readings.add(Some(Reading::of_byte(b'\t', end))),
+            b'r' => readings.add(Some(Reading::of_byte(b'\r', end))),
+            b'b' => readings.add(Some(Reading::of_byte(8, end))),
+            b'f' => readings.add(Some(Reading::of_byte(12, end))),
             b'u' => {
-                found.add(self.unit(end));
-                let braced = self.sign(end, b"{").and_then(|at| self.number(at, 16, DIGITS));
-                found.add(
-                    braced.and_then(|(code, _, end)| Reading::of_char(code, self.sign(end, b"}")?)),
-                );
+                readings.add(self.unit(end));
+                readings.add(self.braced(end));
             }
             b'U' => {
-                found.add(self.code(end, 8).and_then(|(code, end)| Reading::of_char(code, end)));
+                readings.add(self.code(end, 8).and_then(|(code, end)| Reading::of_char(code, end)));
             }
             b'x' => {
                 let code = self.code(end, 2);
-                found.add(code.map(|(code, end)| Reading::of_byte(code as u8, end)));
-                found.add(code.and_then(|(code, end)| Reading::of_char(code, end)));
+                readings.add(code.map(|(code, end)| Reading::of_byte(code as u8, end)));
+                readings.add(code.and_then(|(code, end)| Reading::of_char(code, end)));
             }
-            b'\\' | b'/' | b'"' | b'\'' => found.add(Some(Reading::of_byte(byte, end))),
+            b'\\' | b'/' | b'"' | b'\'' => readings.add(Some(Reading::of_byte(byte, end))),
             // Shells, Markdown and regular expressions escape any sign like this.
             b' ' | b'!'..=b'/' | b':'..=b'@' | b'['..=b'`' | b'{'..=b'~' => {
-                found.add_unlikely(Some(Reading::of_byte(byte, end)));
+                readings.add_unlikely(Some(Reading::of_byte(byte, end)));
             }
             _ => {}
         }
+
         let plain = self.text[at];
         if is_escape(plain) {
-            found.add_unlikely(Some(Reading::of_byte(plain, at + 1)));
+            readings.add_unlikely(Some(Reading::of_byte(plain, at + 1)));
         }
         if !byte.is_ascii_hexdigit() {
             return;
         }
         // The octal form of C and of shells.
-        let octal = self.number(at, 8, 3);
-        found.add_unlikely(
-            octal.and_then(|(code, _, end)| Some(Reading::of_byte(u8::try_from(code).ok()?, end))),
-        );
+        if let Some((code, _, end)) = self.number(at, 8, 3)
+            && let Ok(byte) = u8::try_from(code)
+        {
+            readings.add_unlikely(Some(Reading::of_byte(byte, end)));
+        }
         // The form of CSS, which a space ends.
         if let Some((code, _, end)) = self.number(at, 16, 6) {
-            let end = self.sign(end, b" ").into_iter().chain([end]);
-            end.for_each(|end| found.add_unlikely(Reading::of_char(code, end)));
+            if let Some(space_end) = self.sign(end, b" ") {
+                readings.add_unlikely(Reading::of_char(code, space_end));
+            }
+            readings.add_unlikely(Reading::of_char(code, end));
         }
+    }
+
+    /// Reads the text after `\u` if it is a number in braces.
+    fn braced(&self, at: usize) -> Option<Reading> {
+        let digits_start = self.sign(at, b"{")?;
+        let (code, _, digits_end) = self.number(digits_start, 16, DIGITS)?;
+        let end = self.sign(digits_end, b"}")?;
+        Reading::of_char(code, end)
     }
 }
 
 /// Letters of the longest name that is known.
 const LONGEST_NAME: usize = 16;
 
-/// The character of an HTML name, except letters and digits.
+/// Returns the character of an HTML name, except letters and digits.
 fn named(name: &[u8]) -> Option<u8> {
     Some(match name {
         b"amp" | b"AMP" => b'&',

@@ -14,7 +14,7 @@ pub struct Switches {
 }
 
 impl Switches {
-    /// The refusal of calls of `provider`. `None` if its tools are switched on.
+    /// Returns the refusal of calls of `provider`. Returns `None` if its tools are switched on.
     pub fn refusal(&self, provider: &str) -> Option<&Decision> {
         self.all.as_ref().or_else(|| self.providers.get(provider))
     }

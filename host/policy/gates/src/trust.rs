@@ -19,28 +19,26 @@ impl ProviderTrust {
         if self.plugins.is_empty() { None } else { self.plugins.get(provider) }
     }
 
-    /// Trust in a call: the lower one of the trust in its plugin and in its caller.
+    /// Returns the trust in a call: the lower one of the trust in its plugin and in its caller.
     pub(crate) fn least(&self, action: &Action<'_>) -> Trust {
-        self.get(action.provider).map_or(action.trust, |plugin| plugin.value.max(action.trust))
+        match self.get(action.provider) {
+            // Later variants are trusted less.
+            Some(plugin) => plugin.value.max(action.trust),
+            None => action.trust,
+        }
     }
 
-    /// Whether every call of the plugin's tool is denied.
+    /// Checks whether every call of the plugin's tool is denied.
     pub(crate) fn denies_all(&self, provider: &str, harmless: bool) -> bool {
         self.get(provider).is_some_and(|trust| refuses(trust.value, harmless))
     }
 
-    /// The denial or question of this gate. `None` if it lets the call pass.
+    /// Returns the denial or question of this gate. Returns `None` if it lets the call pass.
     pub(crate) fn decide(&self, action: &Action<'_>) -> Option<Decision> {
         let least = self.least(action);
         if !refuses(least, action.is_harmless()) {
-            return (action.doubtful && !action.is_harmless()).then(|| Decision {
-                verdict: Verdict::Ask,
-                gate: Gate::Trust,
-                rule: "calls that the caller doubts need approval if they act or reach the network"
-                    .into(),
-                place: "set by the caller".into(),
-                remedy: "No configuration key can change this: the caller doubts this call.".into(),
-            });
+            let needs_approval = action.doubtful && !action.is_harmless();
+            return needs_approval.then(ask_about_doubtful);
         }
         let rule = match least {
             Trust::Blocked => "trust = \"blocked\"",
@@ -67,6 +65,16 @@ impl ProviderTrust {
             place,
             remedy,
         })
+    }
+}
+
+fn ask_about_doubtful() -> Decision {
+    Decision {
+        verdict: Verdict::Ask,
+        gate: Gate::Trust,
+        rule: "calls that the caller doubts need approval if they act or reach the network".into(),
+        place: "set by the caller".into(),
+        remedy: "No configuration key can change this: the caller doubts this call.".into(),
     }
 }
 

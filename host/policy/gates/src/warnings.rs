@@ -49,7 +49,7 @@ pub enum SecurityLinesError {
     Together(#[source] regex::Error),
 }
 
-/// The lines before show the whole expression.
+/// Returns the last line of an error of the engine. The lines before it show the whole expression.
 fn last_line(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().next_back().unwrap_or_default();
@@ -95,16 +95,16 @@ impl SecurityLines {
         self.0.as_ref().unwrap_or_else(|| &KNOWN)
     }
 
-    /// The ranges of these lines in their order, without their line ends.
+    /// Returns the ranges of the lines that matter, in their order, without their line ends.
     pub fn find<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
         let mut at = 0;
         std::iter::from_fn(move || {
-            let found = self.regex().find_at(text, at)?;
-            let start = text[..found.start()].rfind('\n').map_or(0, |end| end + 1);
-            let end =
-                text[found.start()..].find('\n').map_or(text.len(), |end| found.start() + end);
-            at = text.ceil_char_boundary((end + 1).min(text.len()));
-            Some(start..end)
+            let match_start = self.regex().find_at(text, at)?.start();
+            let line_start = text[..match_start].rfind('\n').map_or(0, |end| end + 1);
+            let line_end =
+                text[match_start..].find('\n').map_or(text.len(), |length| match_start + length);
+            at = text.ceil_char_boundary((line_end + 1).min(text.len()));
+            Some(line_start..line_end)
         })
     }
 }

@@ -22,16 +22,16 @@ pub struct Web {
 }
 
 impl Web {
-    /// Decides for this gate. `allowed`: whether a permission allows the call. That includes its
-    /// hosts.
+    /// Decides for this gate. `allowed` says whether a permission allows the call. That includes
+    /// its hosts.
     pub(crate) fn decide(&self, action: &Action<'_>, allowed: bool) -> Option<Decision> {
-        let method = action.arguments.get("method").and_then(Value::as_str).unwrap_or("GET");
-        let decisions = urls(action)
-            .filter_map(|url| self.decide_on_url(url, &method.to_ascii_uppercase(), allowed));
+        let written_method = action.arguments.get("method").and_then(Value::as_str);
+        let method = written_method.unwrap_or("GET").to_ascii_uppercase();
+        let decisions = urls(action).filter_map(|url| self.decide_on_url(url, &method, allowed));
         decisions.reduce(|known, next| if next.verdict > known.verdict { next } else { known })
     }
 
-    /// The remedy for a refused call that could request a server of a job.
+    /// Returns the remedy for a refused call that could request a server of a job.
     pub(crate) fn remedy_by_jobs(&self, action: &Action<'_>) -> Option<String> {
         let mut targets = urls(action).filter_map(|url| Target::parse(url).ok());
         targets.find_map(|target| self.reach.remedy_by_jobs(&target))
@@ -65,7 +65,7 @@ impl Web {
             Verdict::Ask => "other_domains = \"ask\"",
             Verdict::Deny => "other_domains = \"deny\"",
         };
-        let what = match missing {
+        let reason = match missing {
             Missing::Host => format!("{} is not in {}", target.host, self.reach.key()),
             Missing::Port => {
                 format!("{target} is not in {} with this port or scheme", self.reach.key())
@@ -81,15 +81,15 @@ impl Web {
         Some(Decision {
             verdict: *value,
             gate: Gate::Hosts,
-            rule: format!("{others}: {what}").into(),
+            rule: format!("{others}: {reason}").into(),
             place: place.text.clone(),
             remedy: remedy.into(),
         })
     }
 }
 
-/// The origins that a call of the web tools requests, as [`Target::origin`]. Once the call may run,
-/// they count as granted for it. Empty for the tools of other plugins.
+/// Returns the origins that a call of the web tools requests, as [`Target::origin`]. Once the call
+/// may run, they count as granted for it. Empty for the tools of other plugins.
 pub fn origins(action: &Action<'_>) -> Vec<String> {
     let mut origins: Vec<String> = urls(action)
         .filter_map(|url| Target::parse(url).ok())
@@ -100,8 +100,8 @@ pub fn origins(action: &Action<'_>) -> Vec<String> {
     origins
 }
 
-/// The URLs of a call of the web tools. Empty for other calls: other plugins have their own hosts,
-/// and their calls don't ask.
+/// Returns the URLs of a call of the web tools. Empty for other calls: other plugins have their own
+/// hosts, and their calls don't ask.
 fn urls<'a>(action: &Action<'a>) -> impl Iterator<Item = &'a str> {
     let is_web_tool =
         action.built_in && BuiltInPlugin::has(action.provider, BuiltInGrant::Requests);

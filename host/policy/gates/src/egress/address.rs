@@ -93,33 +93,32 @@ const UNICAST: ([u16; 8], u32) = ([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 const NAT64: ([u16; 8], u32) = ([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
 const LOCAL_NAT64: ([u16; 8], u32) = ([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48);
 
-/// Why an address is blocked for requests. `None` if it is allowed. An address that stands for
-/// another one (v4-mapped, NAT64, 6to4, …) is checked as the address that it stands for.
+/// Returns why an address is blocked for requests. Returns `None` if it is allowed. An address that
+/// stands for another one (v4-mapped, NAT64, 6to4, …) is checked as the address that it stands for.
 pub fn forbidden(address: IpAddr) -> Option<Forbidden> {
-    match reached_address(address) {
-        IpAddr::V4(address) => special(address),
-        IpAddr::V6(address) => {
-            let embedded = embedded_addresses(address)
-                .filter_map(special)
-                .reduce(|known, next| if next.always && !known.always { next } else { known });
-            let always = embedded.is_some_and(|embedded| embedded.always);
-            let own = V6.iter().find(|(network, length, ..)| within(address, (*network, *length)));
-            match (own, embedded) {
-                // An address that nothing opens stays blocked in every other form.
-                (Some((_, _, kind, always_too)), _) if *always_too || !always => {
-                    Some(Forbidden { kind, always: *always_too })
-                }
-                (_, Some(embedded)) => Some(embedded),
-                (Some((_, _, kind, _)), None) => Some(Forbidden { kind, always: false }),
-                (None, None) if within(address, UNICAST) => None,
-                (None, None) => Some(Forbidden { kind: "in an unassigned range", always: false }),
-            }
-        }
+    let address_v6 = match reached_address(address) {
+        IpAddr::V4(address_v4) => return special(address_v4),
+        IpAddr::V6(address_v6) => address_v6,
+    };
+    let embedded = embedded_addresses(address_v6)
+        .into_iter()
+        .filter_map(special)
+        .reduce(|known, next| if next.always && !known.always { next } else { known });
+    let range = V6.iter().find(|(network, length, ..)| within(address_v6, (*network, *length)));
+    let own = range.map(|(_, _, kind, always)| Forbidden { kind, always: *always });
+    match (own, embedded) {
+        // An address that nothing opens stays blocked in every other form.
+        (Some(own), Some(embedded)) if embedded.always && !own.always => Some(embedded),
+        (Some(own), _) => Some(own),
+        (None, Some(embedded)) => Some(embedded),
+        (None, None) if within(address_v6, UNICAST) => None,
+        (None, None) => Some(Forbidden { kind: "in an unassigned range", always: false }),
     }
 }
 
-/// The address that a connection to `address` reaches. It is a v4 address for mapped addresses
-/// (`::ffff:0:0/96`), and for those of the well-known NAT64 prefix, which a gateway translates.
+/// Returns the address that a connection to `address` reaches. It is a v4 address for mapped
+/// addresses (`::ffff:0:0/96`), and for those of the well-known NAT64 prefix, which a gateway
+/// translates.
 pub(super) fn reached_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) if within(six, NAT64) => IpAddr::V4(last(six)),
@@ -129,57 +128,64 @@ pub(super) fn reached_address(address: IpAddr) -> IpAddr {
 
 fn special(address: Ipv4Addr) -> Option<Forbidden> {
     let bits = address.to_bits();
-    let found = V4.iter().find(|(network, length, ..)| {
+    let range = V4.iter().find(|(network, length, ..)| {
+        // The bits that differ are behind the prefix.
         (bits ^ Ipv4Addr::from(*network).to_bits()) >> (32 - length) == 0
     });
-    found.map(|(_, _, kind, always)| Forbidden { kind, always: *always })
+    range.map(|(_, _, kind, always)| Forbidden { kind, always: *always })
 }
 
-/// The addresses of version 4 inside an address of version 6. A gateway on the way may connect to
-/// them.
-fn embedded_addresses(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
-    let [_, server, client, ..] = quarters(address);
-    let first = address.segments()[0];
-    let teredo = within(address, ([0x2001, 0, 0, 0, 0, 0, 0, 0], 32));
-    let six_to_four =
-        (first == 0x2002).then(|| Ipv4Addr::from_bits((address.to_bits() >> 80) as u32));
+/// Returns the addresses of version 4 inside an address of version 6. A gateway on the way may
+/// connect to them.
+fn embedded_addresses(address: Ipv6Addr) -> Vec<Ipv4Addr> {
+    let mut embedded = Vec::new();
+    let [_, second_quarter, third_quarter, _] = quarters(address);
+
+    let is_6to4 = address.segments()[0] == 0x2002;
+    if is_6to4 {
+        embedded.push(Ipv4Addr::from_bits((address.to_bits() >> 80) as u32));
+    }
+
     // An interface of ISATAP: `::5efe:a.b.c.d` or `::200:5efe:a.b.c.d` under any prefix.
-    let isatap = matches!(client, 0x5efe | 0x0200_5efe).then(|| last(address));
-    let translated = [([0; 8], 96), ([0, 0, 0, 0, 0xffff, 0, 0, 0], 96)]
+    let is_isatap = matches!(third_quarter, 0x5efe | 0x0200_5efe);
+    if is_isatap {
+        embedded.push(last(address));
+    }
+
+    let is_translated = [([0; 8], 96), ([0, 0, 0, 0, 0xffff, 0, 0, 0], 96)]
         .into_iter()
         .any(|network| within(address, network));
-    let compatible = translated && !address.is_loopback();
+    if is_translated && !address.is_loopback() {
+        embedded.push(last(address));
+    }
+
     // The NAT64 of a local network may have a prefix of any length of RFC 6052. Bits 64 to 71
     // aren't part of the address.
-    let local = within(address, LOCAL_NAT64);
-    let from_local = local.then(|| {
-        [
-            split_address(address, 48),
-            split_address(address, 56),
-            split_address(address, 64),
-            last(address),
-        ]
-    });
-    let from_teredo = teredo
-        .then(|| [Ipv4Addr::from_bits(server), Ipv4Addr::from_bits(!last(address).to_bits())]);
-    let single = [six_to_four, isatap, compatible.then(|| last(address))];
-    single
-        .into_iter()
-        .flatten()
-        .chain(from_local.into_iter().flatten())
-        .chain(from_teredo.into_iter().flatten())
+    if within(address, LOCAL_NAT64) {
+        embedded.extend([48, 56, 64].map(|before| split_address(address, before)));
+        embedded.push(last(address));
+    }
+
+    // Teredo has the server's address, and the client's with all bits inverted.
+    let is_teredo = within(address, ([0x2001, 0, 0, 0, 0, 0, 0, 0], 32));
+    if is_teredo {
+        embedded.push(Ipv4Addr::from_bits(second_quarter));
+        embedded.push(Ipv4Addr::from_bits(!last(address).to_bits()));
+    }
+    embedded
 }
 
-/// The address of version 4 behind a prefix of `before` bits and around bits 64 to 71.
+/// Returns the address of version 4 behind a prefix of `before` bits and around bits 64 to 71.
 fn split_address(address: Ipv6Addr, before: u32) -> Ipv4Addr {
     let bits = address.to_bits();
     let high = (bits >> 64) as u64;
     let low = bits as u64;
-    let in_front = 64 - before;
-    let rest = 32 - in_front;
-    let front = if in_front == 0 { 0 } else { high & ((1 << in_front) - 1) };
-    let back = (low << 8) >> (64 - rest);
-    Ipv4Addr::from_bits(((front << rest) | back) as u32)
+    let front_length = 64 - before;
+    let back_length = 32 - front_length;
+    let front = if front_length == 0 { 0 } else { high & ((1 << front_length) - 1) };
+    // The shift to the left drops bits 64 to 71.
+    let back = (low << 8) >> (64 - back_length);
+    Ipv4Addr::from_bits(((front << back_length) | back) as u32)
 }
 
 fn quarters(address: Ipv6Addr) -> [u32; 4] {
@@ -228,8 +234,8 @@ const METADATA_NAMES: [&str; 9] = [
     "instance-data.ec2.internal",
 ];
 
-/// Why a normalised name is blocked for requests, whatever it resolves to. `None` if it is allowed.
-/// Names that only this machine or its network knows are blocked.
+/// Returns why a normalised name is blocked for requests, whatever it resolves to. Returns `None`
+/// if it is allowed. Names that only this machine or its network knows are blocked.
 pub(super) fn forbidden_name(name: &str) -> Option<Forbidden> {
     let is_metadata = METADATA_NAMES.into_iter().any(|suffix| is_or_below(name, suffix));
     if is_metadata || name == "instance-data" {
@@ -248,5 +254,6 @@ pub(super) fn forbidden_name(name: &str) -> Option<Forbidden> {
 }
 
 fn is_or_below(name: &str, suffix: &str) -> bool {
-    name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    let Some(before) = name.strip_suffix(suffix) else { return false };
+    before.is_empty() || before.ends_with('.')
 }

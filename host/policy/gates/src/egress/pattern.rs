@@ -111,7 +111,7 @@ pub struct HostPattern {
 enum Form {
     Any,
     Host(TargetHost),
-    /// A name with stars. `below`: whether it matches names at any depth below the labels.
+    /// A name with stars. `below` says whether it matches names at any depth below the labels.
     Labels {
         below: bool,
         labels: Vec<Label>,
@@ -141,8 +141,8 @@ impl HostPattern {
         Ok(Self { written: written.to_owned(), form })
     }
 
-    /// Whether a host matches. Addresses are compared by the address that a connection reaches, so
-    /// that other forms of an address match too.
+    /// Checks whether a host matches. Addresses are compared by the address that a connection
+    /// reaches, so that other forms of an address match too.
     pub fn matches(&self, host: &TargetHost) -> bool {
         match (&self.form, host) {
             (Form::Any, _) => true,
@@ -157,22 +157,26 @@ impl HostPattern {
         }
     }
 
-    /// Whether every host that matches `other` matches this pattern too. False if that is unclear.
+    /// Checks whether every host that matches `other` matches this pattern too. False if that is
+    /// unclear.
     pub fn covers(&self, other: &Self) -> bool {
         match (&self.form, &other.form) {
             (Form::Any, _) => true,
             (_, Form::Host(host)) => self.matches(host),
             (Form::Labels { below: true, labels }, Form::Labels { below, labels: theirs }) => {
-                (theirs.len() > labels.len() || *below && theirs.len() == labels.len())
-                    && labels.iter().rev().zip(theirs.iter().rev()).all(|pair| {
-                        matches!(pair, (Label::Plain(one), Label::Plain(other)) if one == other)
-                    })
+                let is_deeper = theirs.len() > labels.len();
+                let has_same_depth = *below && theirs.len() == labels.len();
+                let mut pairs = labels.iter().rev().zip(theirs.iter().rev());
+                let has_same_end = pairs.all(
+                    |pair| matches!(pair, (Label::Plain(one), Label::Plain(other)) if one == other),
+                );
+                (is_deeper || has_same_depth) && has_same_end
             }
             _ => self == other,
         }
     }
 
-    /// The pattern in its normal form.
+    /// Returns the pattern in its normal form.
     pub fn normal(&self) -> String {
         match &self.form {
             Form::Any => "*".to_owned(),
@@ -187,7 +191,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether the pattern is exactly this address.
+    /// Checks whether the pattern is exactly this address.
     pub fn is_address(&self, address: IpAddr) -> bool {
         matches!(
             self.form,
@@ -195,8 +199,8 @@ impl HostPattern {
         )
     }
 
-    /// Number of labels after the last label with a star, or of all labels if no label has one.
-    /// `None` for an address.
+    /// Returns the number of labels after the last label with a star, or of all labels if no label
+    /// has one. Returns `None` for an address.
     pub(super) fn plain_labels(&self) -> Option<usize> {
         match &self.form {
             Form::Any => Some(0),
@@ -208,17 +212,17 @@ impl HostPattern {
         }
     }
 
-    /// Whether it matches one host only.
+    /// Checks whether it matches one host only.
     pub(super) fn is_single_host(&self) -> bool {
         matches!(self.form, Form::Host(_))
     }
 
-    /// Whether it matches any host.
+    /// Checks whether it matches any host.
     pub fn is_any(&self) -> bool {
         matches!(self.form, Form::Any)
     }
 
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     pub fn as_str(&self) -> &str {
         &self.written
     }
@@ -269,45 +273,50 @@ impl Form {
 
     fn with_stars(written: &str) -> Result<Self, SyntaxError> {
         let written = written.strip_suffix('.').unwrap_or(written);
-        let (below, rest) = match written.strip_prefix("*.") {
-            Some(rest) => (true, rest),
+        let (below, name) = match written.strip_prefix("*.") {
+            Some(name) => (true, name),
             None => (false, written),
         };
-        // The part without stars at the end is a name. It is normalised as a whole.
-        let end = rest
-            .rfind('*')
-            .map_or(Some(0), |star| rest[star..].find('.').map(|dot| star + dot + 1));
-        let fixed = end.map_or("", |at| &rest[at..]);
-        if fixed.is_empty() {
+        // The labels after the last star are a name. It is normalised as a whole.
+        let plain_end = match name.rfind('*') {
+            Some(star) => name[star..].split_once('.').map_or("", |(_, plain)| plain),
+            None => name,
+        };
+        if plain_end.is_empty() {
             return Err(too_wide(written));
         }
-        let TargetHost::Name(tail) = TargetHost::parse(fixed)? else {
+        let TargetHost::Name(normal_end) = TargetHost::parse(plain_end)? else {
             return Err(SyntaxError::StarInAddress);
         };
-        let globs = rest[..rest.len() - fixed.len()].split('.').filter(|label| !label.is_empty());
+
+        let before_end = &name[..name.len() - plain_end.len()];
         let mut labels = Vec::new();
-        for label in globs {
-            labels.push(if label.contains('*') {
-                Label::Glob(label_glob(label)?, label.to_ascii_lowercase())
-            } else {
-                match TargetHost::parse(label)? {
-                    TargetHost::Name(label) => Label::Plain(label),
-                    TargetHost::Address(_) => Label::Plain(label.to_ascii_lowercase()),
-                }
-            });
+        for label in before_end.split('.').filter(|label| !label.is_empty()) {
+            labels.push(Label::parse(label)?);
         }
-        if rest.contains('*') && !tail.contains('.') {
+        if name.contains('*') && !normal_end.contains('.') {
             return Err(too_wide(written));
         }
-        labels.extend(tail.split('.').map(|label| Label::Plain(label.to_owned())));
+        labels.extend(normal_end.split('.').map(|label| Label::Plain(label.to_owned())));
         Ok(Self::Labels { below, labels })
+    }
+}
+
+impl Label {
+    fn parse(written: &str) -> Result<Self, SyntaxError> {
+        if written.contains('*') {
+            return Ok(Self::Glob(label_glob(written)?, written.to_ascii_lowercase()));
+        }
+        match TargetHost::parse(written)? {
+            TargetHost::Name(name) => Ok(Self::Plain(name)),
+            TargetHost::Address(_) => Ok(Self::Plain(written.to_ascii_lowercase())),
+        }
     }
 }
 
 fn too_wide(written: &str) -> SyntaxError {
     let name = written.trim_start_matches('*');
-    let is_name =
-        !name.is_empty() && !name.contains('*') && !name.starts_with('.') && name.contains('.');
+    let is_name = name.contains('.') && !name.starts_with('.') && !name.contains('*');
     if is_name { SyntaxError::StarWithoutDot(name.to_owned()) } else { SyntaxError::Wide }
 }
 
@@ -320,27 +329,33 @@ fn label_glob(label: &str) -> Result<TextGlob, SyntaxError> {
 
 fn matches_labels(below: bool, labels: &[Label], name: &str) -> bool {
     let mut parts = name.rsplit('.');
-    let all = labels.iter().rev().all(|label| {
-        parts.next().is_some_and(|part| match label {
+    for label in labels.iter().rev() {
+        let Some(part) = parts.next() else { return false };
+        let is_match = match label {
             Label::Plain(plain) => plain == part,
             Label::Glob(glob, _) => glob.matches(part),
-        })
-    });
-    all && parts.next().is_some() == below
+        };
+        if !is_match {
+            return false;
+        }
+    }
+    let has_more_parts = parts.next().is_some();
+    has_more_parts == below
 }
 
 fn check_text(written: &str) -> Result<(), SyntaxError> {
-    match written.len() {
-        0 => Err(SyntaxError::Empty),
-        length if length > MAX_PATTERN => Err(SyntaxError::Length(length)),
-        _ => match written
-            .chars()
-            .find(|c| c.is_whitespace() || c.is_control() || matches!(c, '%' | '\\' | '?' | '#'))
-        {
-            Some(c) => Err(SyntaxError::Character(c)),
-            None => Ok(()),
-        },
+    if written.is_empty() {
+        return Err(SyntaxError::Empty);
     }
+    if written.len() > MAX_PATTERN {
+        return Err(SyntaxError::Length(written.len()));
+    }
+    for c in written.chars() {
+        if c.is_whitespace() || c.is_control() || matches!(c, '%' | '\\' | '?' | '#') {
+            return Err(SyntaxError::Character(c));
+        }
+    }
+    Ok(())
 }
 
 fn refuse_url(written: &str) -> Result<(), SyntaxError> {
@@ -349,12 +364,12 @@ fn refuse_url(written: &str) -> Result<(), SyntaxError> {
     Err(SyntaxError::Url(neutral_line(host)))
 }
 
-/// The fault that a pattern certainly has, whatever else is wrong with it.
+/// Returns the fault that a pattern certainly has, whatever else is wrong with it.
 fn suggest_dot(written: &str) -> Option<SyntaxError> {
-    let name = written.strip_prefix('*').filter(|name| {
-        name.contains('.') && !name.starts_with('.') && !name.contains(['*', ':', '/', '@'])
-    });
-    name.map(|name| SyntaxError::StarWithoutDot(name.to_owned()))
+    let name = written.strip_prefix('*')?;
+    let is_name =
+        name.contains('.') && !name.starts_with('.') && !name.contains(['*', ':', '/', '@']);
+    is_name.then(|| SyntaxError::StarWithoutDot(name.to_owned()))
 }
 
 /// Private hosts that are opened: a name, a pattern of names, an address or a range in CIDR
@@ -399,23 +414,27 @@ impl PrivateHosts {
             if pattern.is_any() {
                 return Err(OpenedHostError::Any);
             }
-            let always = match &pattern.form {
+            let forbidden_host = match &pattern.form {
                 Form::Host(TargetHost::Address(address)) => forbidden(*address),
                 Form::Host(TargetHost::Name(name)) => super::address::forbidden_name(name),
                 _ => None,
             };
-            if let Some(always) = always.filter(|forbidden| forbidden.always) {
-                return Err(OpenedHostError::Always(always.kind));
+            if let Some(forbidden) = forbidden_host
+                && forbidden.always
+            {
+                return Err(OpenedHostError::Always(forbidden.kind));
             }
         }
         Ok(Self { written: written.to_owned(), hosts, port })
     }
 
-    /// Whether it opens an address of a target. It names the target with its port, or the address.
+    /// Checks whether it opens an address of a target. It names the target with its port, or the
+    /// address.
     pub fn opens(&self, target: &Target, address: IpAddr) -> bool {
-        if forbidden(address).is_some_and(|forbidden| forbidden.always)
-            || self.port.is_some_and(|port| port != target.port)
-        {
+        if forbidden(address).is_some_and(|forbidden| forbidden.always) {
+            return false;
+        }
+        if self.port.is_some_and(|port| port != target.port) {
             return false;
         }
         match &self.hosts {
@@ -424,7 +443,7 @@ impl PrivateHosts {
         }
     }
 
-    /// Whether this entry opens everything that `other` opens. False if that is unclear.
+    /// Checks whether this entry opens everything that `other` opens. False if that is unclear.
     pub fn covers(&self, other: &Self) -> bool {
         let hosts = match (&self.hosts, &other.hosts) {
             (Hosts::Pattern(one), Hosts::Pattern(other)) => one.covers(other),
@@ -440,19 +459,22 @@ impl PrivateHosts {
         hosts && (self.port.is_none() || self.port == other.port)
     }
 
-    /// Whether it names the host of a target, before that is resolved. The host is a name or an
-    /// address.
+    /// Checks whether it names the host of a target, before that is resolved. The host is a name or
+    /// an address.
     pub fn names(&self, target: &Target) -> bool {
         match &target.host {
             TargetHost::Address(address) => self.opens(target, *address),
             TargetHost::Name(_) => {
-                self.port.is_none_or(|port| port == target.port)
-                    && matches!(&self.hosts, Hosts::Pattern(pattern) if pattern.matches(&target.host))
+                let has_port = self.port.is_none_or(|port| port == target.port);
+                match &self.hosts {
+                    Hosts::Pattern(pattern) => has_port && pattern.matches(&target.host),
+                    Hosts::Range(_) => false,
+                }
             }
         }
     }
 
-    /// The entry as it was written.
+    /// Returns the entry as it was written.
     pub fn as_str(&self) -> &str {
         &self.written
     }
@@ -471,9 +493,12 @@ pub(super) fn with_port(written: &str) -> Result<(&str, Option<u16>), PortError>
         }
     };
     let Some(port) = port else { return Ok((hosts, None)) };
-    let number =
-        port.parse().ok().filter(|number| *number > 0 && port.bytes().all(|c| c.is_ascii_digit()));
-    Ok((hosts, Some(number.ok_or(PortError::Number)?)))
+    // Parsing alone would read `+80` too.
+    let has_only_digits = port.bytes().all(|c| c.is_ascii_digit());
+    match port.parse::<u16>() {
+        Ok(number) if has_only_digits && number > 0 => Ok((hosts, Some(number))),
+        _ => Err(PortError::Number),
+    }
 }
 
 fn range(written: &str) -> Result<IpNet, OpenedHostError> {

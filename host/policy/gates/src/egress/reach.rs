@@ -56,22 +56,22 @@ impl Grant {
     ///
     /// The fault of the entry, and what to write instead.
     pub fn new(written: &str) -> Result<Self, HostGrantError> {
-        let (scheme, rest) = match written.split_once("://") {
+        let (scheme, host_and_port) = match written.split_once("://") {
             None => (None, written),
-            Some((scheme, rest)) => {
+            Some((name, after_scheme)) => {
                 let scheme = [Scheme::Https, Scheme::Http]
                     .into_iter()
-                    .find(|known| scheme.eq_ignore_ascii_case(known.as_str()))
+                    .find(|known| name.eq_ignore_ascii_case(known.as_str()))
                     .ok_or_else(|| HostGrantError::Scheme(bounded(written)))?;
                 // `https://example.com/` means the whole site.
-                (Some(scheme), rest.strip_suffix('/').unwrap_or(rest))
+                (Some(scheme), after_scheme.strip_suffix('/').unwrap_or(after_scheme))
             }
         };
-        if rest.contains(['/', '?', '#', '@']) {
+        if host_and_port.contains(['/', '?', '#', '@']) {
             return Err(HostGrantError::Host(bounded(written)));
         }
-        let (hosts, port) =
-            with_port(rest).map_err(|error| HostGrantError::Port(bounded(written), error))?;
+        let (hosts, port) = with_port(host_and_port)
+            .map_err(|error| HostGrantError::Port(bounded(written), error))?;
         Ok(Self { hosts: HostPattern::new(hosts)?, scheme, port, methods: Vec::new() })
     }
 
@@ -179,11 +179,9 @@ impl Reach {
         if let Some(denied) = self.denied.iter().find(|denied| denied.value.matches(&target.host)) {
             return Err(denied_by(denied, action(method, target)));
         }
-        if self
-            .private
-            .iter()
-            .any(|private| private.value.names(target) && !is_always(&target.host))
-        {
+        let block = forbidden_host(&target.host);
+        let can_be_opened = block.is_none_or(|block| !block.always);
+        if can_be_opened && self.opens_host(target) {
             return Ok(ReachStatus::Granted);
         }
         if let Some(addresses) = self.job_addresses(target) {
@@ -196,62 +194,67 @@ impl Reach {
                 None => Ok(ReachStatus::Granted),
             };
         }
-        let found = match &target.host {
-            TargetHost::Name(name) => forbidden_name(name),
-            TargetHost::Address(address) => forbidden(*address),
-        };
-        if let Some(found) = found {
-            return Err(self.private_host_denied(
-                target,
-                found,
-                action(method, target),
-                "the host",
-            ));
+        if let Some(block) = block {
+            let request = action(method, target);
+            return Err(self.private_host_denied(target, block, request, "the host"));
         }
-        let grants = self
+
+        let grants: Vec<&Grant> = self
             .grants
             .iter()
             .map(|grant| &grant.value)
-            .filter(|grant| grant.hosts.matches(&target.host));
+            .filter(|grant| grant.hosts.matches(&target.host))
+            .collect();
         if target.scheme == Scheme::Http && self.https_only.value {
-            let by_ceiling = matches!(
+            let is_of_ceiling = matches!(
                 self.https_only.place.kind,
                 OriginKind::Ceiling(_) | OriginKind::TaskBounds
             );
-            if by_ceiling || !grants.clone().any(|grant| grant.scheme == Some(Scheme::Http)) {
+            let is_granted = grants.iter().any(|grant| grant.scheme == Some(Scheme::Http));
+            if is_of_ceiling || !is_granted {
                 return Err(self.http_denied(target, method));
             }
         }
-        if grants.clone().any(|grant| grant.has_origin(target) && grant.has_method(method))
-            || approved.iter().any(|origin| *origin == target.origin())
-        {
+        if grants.iter().any(|grant| grant.has_origin(target) && grant.has_method(method)) {
             return Ok(ReachStatus::Granted);
         }
-        Ok(ReachStatus::Unlisted(
-            match (grants.clone().next(), grants.clone().find(|grant| grant.has_origin(target))) {
-                (_, Some(_)) => Missing::Method,
-                (Some(_), None) => Missing::Port,
-                (None, None) => Missing::Host,
-            },
-        ))
+        if approved.iter().any(|origin| *origin == target.origin()) {
+            return Ok(ReachStatus::Granted);
+        }
+
+        let missing = if grants.is_empty() {
+            Missing::Host
+        } else if grants.iter().any(|grant| grant.has_origin(target)) {
+            Missing::Method
+        } else {
+            Missing::Port
+        };
+        Ok(ReachStatus::Unlisted(missing))
     }
 
-    /// The addresses at which a job of the session may listen for requests to a target. Then such a
-    /// request never goes to the loopback of this machine. `None`: it isn't for a job.
+    /// Checks whether an entry for private hosts names a target.
+    fn opens_host(&self, target: &Target) -> bool {
+        self.private.iter().any(|private| private.value.names(target))
+    }
+
+    /// Returns the addresses at which a job of the session may listen for requests to a target.
+    /// Then such a request never goes to the loopback of this machine. Returns `None` if the
+    /// request isn't for a job.
     pub fn job_addresses(&self, target: &Target) -> Option<&'static [IpAddr]> {
         if self.job_servers { self.possible_job_addresses(target) } else { None }
     }
 
-    /// The remedy for a refused request that could go to a server of a job. `None`: no key would
-    /// let it.
+    /// Returns the remedy for a refused request that could go to a server of a job. Returns `None`
+    /// if no key would let the request do that.
     pub(crate) fn remedy_by_jobs(&self, target: &Target) -> Option<String> {
         if self.job_servers {
-            let plain = Target { scheme: Scheme::Http, ..target.clone() };
-            let is_of_job = target.scheme == Scheme::Https && self.job_addresses(&plain).is_some();
-            return is_of_job.then(|| {
-                "A server that runs as a job of this session is reached by `http`, without TLS"
-                    .to_owned()
-            });
+            let without_tls = Target { scheme: Scheme::Http, ..target.clone() };
+            if target.scheme == Scheme::Http || self.job_addresses(&without_tls).is_none() {
+                return None;
+            }
+            let remedy =
+                "A server that runs as a job of this session is reached by `http`, without TLS";
+            return Some(remedy.to_owned());
         }
         let addresses = self.possible_job_addresses(target)?;
         let is_denied = self.denied.iter().any(|denied| {
@@ -265,13 +268,11 @@ impl Reach {
         Some(format!("To reach a server that runs as a job of this session, {lines}"))
     }
 
-    /// The addresses at which a job could listen for requests to a target.
+    /// Returns the addresses at which a job could listen for requests to a target.
     fn possible_job_addresses(&self, target: &Target) -> Option<&'static [IpAddr]> {
         const ADDRESSES: [IpAddr; 2] =
             [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-        if target.scheme != Scheme::Http
-            || self.private.iter().any(|private| private.value.names(target))
-        {
+        if target.scheme != Scheme::Http || self.opens_host(target) {
             return None;
         }
         match &target.host {
@@ -295,12 +296,13 @@ impl Reach {
         address: IpAddr,
         own: &[SocketAddr],
     ) -> Result<(), Denial> {
-        let found = forbidden(address);
-        let real = reached_address(address);
-        let is_own = own.iter().any(|own| {
-            own.port() == target.port
-                && (own.ip().to_canonical() == real
-                    || own.ip().is_unspecified() && (found.is_some() || real.is_unspecified()))
+        let block = forbidden(address);
+        let reached = reached_address(address);
+        let may_be_here = block.is_some() || reached.is_unspecified();
+        let mut own_on_port = own.iter().filter(|own| own.port() == target.port);
+        let is_own = own_on_port.any(|own| {
+            let listens_everywhere = own.ip().is_unspecified();
+            own.ip().to_canonical() == reached || (listens_everywhere && may_be_here)
         });
         if is_own {
             return Err(Denial {
@@ -326,19 +328,16 @@ impl Reach {
                     .to_owned(),
             });
         }
-        match found {
-            Some(found)
-                if found.always
-                    || !self.private.iter().any(|private| private.value.opens(target, address)) =>
-            {
-                let action = connection(address, target);
-                Err(self.private_host_denied(target, found, action, "the address"))
-            }
-            _ => Ok(()),
+        let Some(block) = block else { return Ok(()) };
+        let is_opened = self.private.iter().any(|private| private.value.opens(target, address));
+        if is_opened && !block.always {
+            return Ok(());
         }
+        let request = connection(address, target);
+        Err(self.private_host_denied(target, block, request, "the address"))
     }
 
-    /// The refusal of a request that no grant matches.
+    /// Returns the refusal of a request that no grant matches.
     pub fn unlisted(&self, target: &Target, method: &str, missing: Missing) -> Denial {
         let key = self.key();
         let entry = self.entry(target);
@@ -372,20 +371,25 @@ impl Reach {
         }
     }
 
-    /// Every grant and every opened private host, as text for people.
+    /// Returns every grant and every opened private host, as text for people.
     pub fn granted(&self) -> Vec<String> {
-        let private =
-            self.private.iter().map(|private| format!("{} (private)", private.value.as_str()));
-        let jobs = self.job_servers.then(|| format!("{LOCALHOST} (jobs of the session)"));
-        self.grants.iter().map(|grant| grant.value.to_string()).chain(private).chain(jobs).collect()
+        let mut granted: Vec<String> =
+            self.grants.iter().map(|grant| grant.value.to_string()).collect();
+        for private in &self.private {
+            granted.push(format!("{} (private)", private.value.as_str()));
+        }
+        if self.job_servers {
+            granted.push(format!("{LOCALHOST} (jobs of the session)"));
+        }
+        granted
     }
 
-    /// Name of the key that grants hosts.
+    /// Returns the name of the key that grants hosts.
     pub fn key(&self) -> &'static str {
         if self.table.name == "tools.web" { "allowed_domains" } else { "hosts" }
     }
 
-    /// The narrowest grant for a target.
+    /// Returns the narrowest grant for a target.
     fn entry(&self, target: &Target) -> String {
         match target.scheme {
             Scheme::Http if self.https_only.value => target.origin(),
@@ -393,33 +397,32 @@ impl Reach {
         }
     }
 
-    /// The remedy that adds an entry to a list.
+    /// Returns the remedy that adds an entry to a list.
     fn remedy_to_add(&self, place: &Origin, key: &str, entry: &str) -> String {
-        remedy_to_grant(place, || match &place.kind {
-            OriginKind::Default(table) => format!(
-                "To allow it, {}",
-                table.lines(&self.table.name, &format!("{key} = [{}]", toml(entry)))
-            ),
-            _ => {
-                let list = flag_or_variable(place).map_or_else(
-                    || format!("`{key}` in {}", self.table),
-                    |list| format!("the list in {list}"),
-                );
-                format!("To allow it, add {} to {list}.", toml(entry))
+        let entry = toml(entry);
+        remedy_to_grant(place, || {
+            if let OriginKind::Default(table) = &place.kind {
+                let lines = table.lines(&self.table.name, &format!("{key} = [{entry}]"));
+                return format!("To allow it, {lines}");
             }
+            let list = match flag_or_variable(place) {
+                Some(source) => format!("the list in {source}"),
+                None => format!("`{key}` in {}", self.table),
+            };
+            format!("To allow it, add {entry} to {list}.")
         })
     }
 
     fn private_host_denied(
         &self,
         target: &Target,
-        found: Forbidden,
+        block: Forbidden,
         action: String,
-        what: &str,
+        subject: &str,
     ) -> Denial {
-        let rule = format!("private addresses are blocked: {what} is {}", found.kind);
+        let rule = format!("private addresses are blocked: {subject} is {}", block.kind);
         let place = self.private.first().map_or(&self.place, |private| &private.place);
-        let remedy = if found.always {
+        let remedy = if block.always {
             "No configuration key can change this.".to_owned()
         } else {
             self.remedy_to_add(place, "allowed_private_hosts", &target.host_and_port())
@@ -446,13 +449,13 @@ impl Reach {
     }
 }
 
-/// The remedy that grants more. It is `own` for a list of the command line or of the environment,
-/// since leaving out such a list would grant less.
+/// Returns the remedy that grants more. It is `own` for a list of the command line or of the
+/// environment, since leaving out such a list would grant less.
 fn remedy_to_grant(place: &Origin, own: impl FnOnce() -> String) -> String {
     if flag_or_variable(place).is_some() { own() } else { place.remedy(own).into_owned() }
 }
 
-/// The flag or the variable that sets a list. `None` if a file sets it.
+/// Returns the flag or the variable that sets a list. Returns `None` if a file sets it.
 fn flag_or_variable(place: &Origin) -> Option<String> {
     match &place.kind {
         OriginKind::Flag(text) => Some(format!("`{text}`")),
@@ -461,13 +464,12 @@ fn flag_or_variable(place: &Origin) -> Option<String> {
     }
 }
 
-/// Whether a host can't be opened.
-fn is_always(host: &TargetHost) -> bool {
-    let found = match host {
+/// Returns why a host is blocked, before its name is resolved. Returns `None` if it is allowed.
+fn forbidden_host(host: &TargetHost) -> Option<Forbidden> {
+    match host {
         TargetHost::Name(name) => forbidden_name(name),
         TargetHost::Address(address) => forbidden(*address),
-    };
-    found.is_some_and(|found| found.always)
+    }
 }
 
 fn denied_by(denied: &Placed<HostPattern>, action: String) -> Denial {

@@ -76,20 +76,20 @@ impl SecretHost {
         Ok(Self { hosts, port })
     }
 
-    /// The hosts.
+    /// Returns the hosts.
     pub fn hosts(&self) -> &HostPattern {
         &self.hosts
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port.unwrap_or(Scheme::Https.port())
     }
 
     fn matches(&self, target: &Target) -> bool {
-        self.port() == target.port
-            && (self.port.is_some() || target.scheme == Scheme::Https)
-            && self.hosts.matches(&target.host)
+        // Without a port, the entry is for https alone.
+        let has_scheme = self.port.is_some() || target.scheme == Scheme::Https;
+        has_scheme && self.port() == target.port && self.hosts.matches(&target.host)
     }
 }
 
@@ -113,7 +113,7 @@ pub struct SecretRule {
 }
 
 impl SecretRule {
-    /// Whether the secret is put into a request.
+    /// Checks whether the secret is put into a request.
     ///
     /// The request has to use https. It may use http only for a host of this machine that `private`
     /// opens: a loopback address, or `localhost`. For `localhost`,
@@ -138,29 +138,32 @@ impl SecretRule {
                 is_local && private.iter().any(|private| private.names(target))
             }
         };
-        is_protected
-            && self.hosts.iter().any(|host| host.matches(target))
-            && (self.methods.is_empty() || self.methods.iter().any(|one| one == method))
-            && (self.paths.is_empty() || self.paths.iter().any(|prefix| is_below(path, prefix)))
+        if !is_protected || !self.hosts.iter().any(|host| host.matches(target)) {
+            return false;
+        }
+        let has_method = self.methods.is_empty() || self.methods.iter().any(|one| one == method);
+        let has_path =
+            self.paths.is_empty() || self.paths.iter().any(|prefix| is_below(path, prefix));
+        has_method && has_path
     }
 }
 
-/// Whether every server reads a path as one at or below a prefix.
+/// Checks whether every server reads a path as one at or below a prefix.
 fn is_below(path: &str, prefix: &str) -> bool {
     let path = path.split(['?', '#']).next().unwrap_or_default();
-    let unclear = path.contains(['\\', ';'])
+    let is_unclear = path.contains(['\\', ';'])
         || path.contains("//")
         || path.split('/').any(|segment| matches!(segment, "." | ".."))
-        || path.as_bytes().windows(3).any(|three| {
-            // `.`, `/`, `\`, `%`, `;`, and NUL.
-            three[0] == b'%'
-                && [b"2e", b"2f", b"5c", b"25", b"3b", b"00"]
-                    .iter()
-                    .any(|code| three[1..].eq_ignore_ascii_case(*code))
-        });
-    if unclear {
+        || path.as_bytes().windows(3).any(is_unclear_escape);
+    if is_unclear {
         return false;
     }
-    let prefix = prefix.trim_end_matches('/');
-    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    let Some(below) = path.strip_prefix(prefix.trim_end_matches('/')) else { return false };
+    below.is_empty() || below.starts_with('/')
+}
+
+/// Checks whether three bytes are an escaped `.`, `/`, `\`, `%`, `;` or NUL.
+fn is_unclear_escape(three: &[u8]) -> bool {
+    let codes = [b"2e", b"2f", b"5c", b"25", b"3b", b"00"];
+    three[0] == b'%' && codes.iter().any(|code| three[1..].eq_ignore_ascii_case(*code))
 }

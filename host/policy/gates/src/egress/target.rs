@@ -100,7 +100,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The scheme as in a URL.
+    /// Returns the scheme as in a URL.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -108,7 +108,7 @@ impl Scheme {
         }
     }
 
-    /// Default port of the scheme.
+    /// Returns the default port of the scheme.
     pub const fn port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -144,7 +144,7 @@ impl TargetHost {
         }
     }
 
-    /// The address. `None` for a name.
+    /// Returns the address. Returns `None` for a name.
     pub fn address(&self) -> Option<IpAddr> {
         match self {
             Self::Name(_) => None,
@@ -236,17 +236,17 @@ impl Target {
         if let Some(c) = url.chars().find(|c| c.is_control()) {
             return Err(UrlError::Control(c));
         }
-        let (scheme, rest) = url.split_once("://").ok_or(UrlError::NoScheme)?;
-        let scheme = match scheme {
-            scheme if scheme.eq_ignore_ascii_case("https") => Scheme::Https,
-            scheme if scheme.eq_ignore_ascii_case("http") => Scheme::Http,
+        let (scheme_name, after_scheme) = url.split_once("://").ok_or(UrlError::NoScheme)?;
+        let scheme = match scheme_name {
+            name if name.eq_ignore_ascii_case("https") => Scheme::Https,
+            name if name.eq_ignore_ascii_case("http") => Scheme::Http,
             _ => return Err(UrlError::Scheme),
         };
-        let end = rest.find(['?', '#']).unwrap_or(rest.len());
-        if rest[..end].contains('\\') {
+        let before_query = after_scheme.split(['?', '#']).next().unwrap_or_default();
+        if before_query.contains('\\') {
             return Err(UrlError::Backslash);
         }
-        let authority = rest[..end].split('/').next().unwrap_or_default();
+        let authority = before_query.split('/').next().unwrap_or_default();
         if authority.is_empty() {
             return Err(UrlError::NoHost);
         }
@@ -262,35 +262,38 @@ impl Target {
         Ok((Self { scheme, host, port }, parsed))
     }
 
-    /// The origin as in a URL, without the default port of the scheme.
+    /// Returns the origin as in a URL, without the default port of the scheme.
     pub fn origin(&self) -> String {
         self.to_string()
     }
 
-    /// Unusual facts about the target that a person should see before they approve a request.
+    /// Returns unusual facts about the target that a person should see before they approve a
+    /// request.
     pub fn oddities(&self) -> Vec<&'static str> {
-        let (name, address) = match &self.host {
-            TargetHost::Name(name) => (Some(name), None),
-            TargetHost::Address(address) => (None, Some(address)),
-        };
-        let odd = [
-            (
-                name.is_some_and(|name| name.split('.').any(|label| label.starts_with("xn--"))),
-                "letters of other scripts, which can look like Latin letters",
-            ),
-            (address.is_some(), "an address instead of a name"),
-            (self.port != self.scheme.port(), "an unusual port"),
-            (self.scheme == Scheme::Http, "http, without TLS"),
-        ];
-        odd.into_iter().filter_map(|(is, words)| is.then_some(words)).collect()
+        let mut oddities = Vec::new();
+        match &self.host {
+            TargetHost::Name(name) => {
+                if name.split('.').any(|label| label.starts_with("xn--")) {
+                    oddities.push("letters of other scripts, which can look like Latin letters");
+                }
+            }
+            TargetHost::Address(_) => oddities.push("an address instead of a name"),
+        }
+        if self.port != self.scheme.port() {
+            oddities.push("an unusual port");
+        }
+        if self.scheme == Scheme::Http {
+            oddities.push("http, without TLS");
+        }
+        oddities
     }
 
-    /// Host and port as in the header `host`, without the default port of the scheme.
+    /// Returns the host and port as in the header `host`, without the default port of the scheme.
     pub fn authority(&self) -> String {
         if self.port == self.scheme.port() { self.host.to_string() } else { self.host_and_port() }
     }
 
-    /// Host and port, also for the default port of the scheme.
+    /// Returns the host and port, also for the default port of the scheme.
     pub fn host_and_port(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }

@@ -77,39 +77,41 @@ static COMPILED: [OnceLock<Option<Regex>>; SHAPES.len()] =
 
 impl Shape {
     fn is_in(&self, compiled: &OnceLock<Option<Regex>>, text: &str) -> bool {
-        self.needles.iter().any(|needle| text.contains(needle))
-            && compiled
-                .get_or_init(|| RegexBuilder::new(self.pattern).unicode(false).build().ok())
-                .as_ref()
-                .is_some_and(|pattern| pattern.is_match(text.as_bytes()))
+        if !self.needles.iter().any(|needle| text.contains(needle)) {
+            return false;
+        }
+        let pattern = compiled
+            .get_or_init(|| RegexBuilder::new(self.pattern).unicode(false).build().ok())
+            .as_ref();
+        pattern.is_some_and(|pattern| pattern.is_match(text.as_bytes()))
     }
 }
 
-/// The names of the shapes in a text, in a fixed order. Invisible characters are skipped. Text in
-/// tag characters, which are invisible too, is also searched, and so is the text that stands in
-/// escape sequences, as in JSON.
+/// Returns the names of the shapes in a text, in a fixed order. Invisible characters are skipped.
+/// Text in tag characters, which are invisible too, is also searched, and so is the text that
+/// stands in escape sequences, as in JSON.
 pub fn injections(text: &str) -> Vec<&'static str> {
     let text = &text[..text.floor_char_boundary(MAX_TEXT)];
-    let mut found = find_visible_and_hidden(text);
-    let mut plain = text.contains('\\').then(|| decoded(text)).flatten();
+    let mut names = find_visible_and_hidden(text);
+    let mut decoded_text = if text.contains('\\') { decoded(text) } else { None };
     for _ in 0..DEPTH {
-        let Some(text) = plain else { break };
-        add_new(&mut found, find_visible_and_hidden(&text));
-        plain = decoded(&text);
+        let Some(text) = decoded_text else { break };
+        add_new(&mut names, find_visible_and_hidden(&text));
+        decoded_text = decoded(&text);
     }
-    found
+    names
 }
 
 fn find_visible_and_hidden(text: &str) -> Vec<&'static str> {
-    // Most text. It hides nothing, and is put in lower case at once.
+    // Most texts are ASCII, which hides nothing, and are put in lower case at once.
     if text.is_ascii() {
         return find_shapes(&text.to_ascii_lowercase());
     }
     let visible: String = text.chars().filter(|c| !is_invisible(*c)).collect();
     let hidden: String = text.chars().filter_map(from_tag).collect();
-    let mut found = find_shapes(&visible.to_ascii_lowercase());
-    add_new(&mut found, find_shapes(&hidden.to_ascii_lowercase()));
-    found
+    let mut names = find_shapes(&visible.to_ascii_lowercase());
+    add_new(&mut names, find_shapes(&hidden.to_ascii_lowercase()));
+    names
 }
 
 fn add_new(found: &mut Vec<&'static str>, names: Vec<&'static str>) {
@@ -120,23 +122,23 @@ fn add_new(found: &mut Vec<&'static str>, names: Vec<&'static str>) {
     }
 }
 
-/// The shapes of a text in lower case.
+/// Returns the shapes of a text in lower case.
 fn find_shapes(text: &str) -> Vec<&'static str> {
     if text.is_empty() {
         return Vec::new();
     }
     let words = to_words(text);
-    let mut found = Vec::new();
+    let mut names = Vec::new();
     for (shape, compiled) in SHAPES.iter().zip(&COMPILED) {
-        let over = if shape.over == Over::Words { &words } else { text };
-        if !found.contains(&shape.name) && shape.is_in(compiled, over) {
-            found.push(shape.name);
+        let searched = if shape.over == Over::Words { &words } else { text };
+        if !names.contains(&shape.name) && shape.is_in(compiled, searched) {
+            names.push(shape.name);
         }
     }
-    found
+    names
 }
 
-/// The words of a text, with one space after each word.
+/// Returns the words of a text, with one space after each word.
 fn to_words(text: &str) -> String {
     let mut words = String::with_capacity(text.len() + 1);
     for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
@@ -146,17 +148,18 @@ fn to_words(text: &str) -> String {
     words
 }
 
-/// Format characters, variation selectors, and the character that replaces removed ones in an
-/// answer.
+/// Checks whether a character is a format character, a variation selector, or the character that
+/// replaces removed ones in an answer.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
         | '\u{fff9}'..='\u{fffb}' | '\u{fffd}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The character that a tag character stands for.
+/// Returns the character that a tag character stands for.
 fn from_tag(c: char) -> Option<char> {
-    char::from_u32(u32::from(c).checked_sub(0xe_0000)?).filter(|c| matches!(c, ' '..='~'))
+    let plain = char::from_u32(u32::from(c).checked_sub(0xe_0000)?)?;
+    matches!(plain, ' '..='~').then_some(plain)
 }
 
 #[cfg(test)]
