@@ -123,7 +123,7 @@ pub enum ExportFormat {
 }
 
 impl ExportFormat {
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Jsonl => "jsonl",

@@ -51,8 +51,8 @@ enum HeaderError {
 }
 
 impl Collector {
-    /// The receiver at `endpoint`, with the secrets of `[telemetry.secrets]` if it is the server of
-    /// `[telemetry]`, or that table names none. Sends nothing yet.
+    /// Returns the receiver at `endpoint`, with the secrets of `[telemetry.secrets]` if it is the
+    /// server of `[telemetry]`, or that table names none. Sends nothing yet.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ impl Collector {
         Ok(Self { door, endpoint: url, runtime, secrets, headers: None })
     }
 
-    /// The headers with secrets. Blocks: a program may have to print a secret.
+    /// Returns the headers with secrets. Blocks: a program may have to print a secret.
     fn headers(&mut self) -> Result<Vec<(HeaderName, HeaderValue)>, HeaderError> {
         if let Some(headers) = &self.headers {
             return Ok(headers.clone());
@@ -144,8 +144,8 @@ impl Transport for Collector {
     }
 }
 
-/// Whether an error may be temporary: errors of the settings aren't, nor answers that aren't a
-/// collector's.
+/// Checks whether an error may be temporary: errors of the settings aren't, nor answers that aren't
+/// a collector's.
 fn unsent(error: OutboundError) -> Unsent {
     let why = error.to_string();
     match error {
@@ -169,7 +169,7 @@ impl Recorder for NoRecord {
     }
 }
 
-/// The address of a signal: below the endpoint, unless that names the signal itself.
+/// Returns the address of a signal: below the endpoint, unless that names the signal itself.
 fn signal_url(endpoint: &Url, path: &str) -> Url {
     let mut url = endpoint.clone();
     let base = endpoint.path().trim_end_matches('/');

@@ -162,8 +162,8 @@ impl Exported {
     }
 }
 
-/// The name of a receiver: exports in the same form to the same place continue each other. `None`:
-/// standard output, whose reader is unknown.
+/// Returns the name of a receiver: exports in the same form to the same place continue each other.
+/// `None`: standard output, whose reader is unknown.
 fn receiver(arguments: &ExportArguments) -> Result<Option<String>, HostError> {
     if let Some(endpoint) = &arguments.endpoint {
         let endpoint = endpoint.trim_end_matches('/');
@@ -177,7 +177,7 @@ fn receiver(arguments: &ExportArguments) -> Result<Option<String>, HostError> {
     Ok(Some(format!("{} {}", arguments.format.as_str(), path.display())))
 }
 
-/// The path with the real path of its folder. The file itself is never a link.
+/// Returns the path with the real path of its folder. The file itself is never a link.
 fn real_path(file: &Path) -> std::io::Result<PathBuf> {
     let path = std::path::absolute(file)?;
     Ok(match (path.parent(), path.file_name()) {

@@ -138,7 +138,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The line before the first record, with which a receiver verifies the records after it.
+/// Returns the line before the first record, with which a receiver verifies the records after it.
 fn begin(record: &LogRecord, key_id: Option<&str>) -> String {
     let after = json!({ "seq": record.position.seq.saturating_sub(1), "hash": record.previous });
     let mut begin = json!({ "toolhold_export": 1, "after": after, "key_id": key_id });

@@ -31,7 +31,7 @@ struct State {
 }
 
 impl Progress {
-    /// The progress of the export to a receiver.
+    /// Returns the progress of the export to a receiver.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Progress {
         }
     }
 
-    /// The last exported record. `None`: there is none.
+    /// Returns the last exported record. `None`: there is none.
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of a record; none if its line isn't JSON.
+    /// Returns the fields of a record; none if its line isn't JSON.
     pub(crate) fn from_record(record: &'a LogRecord) -> Self {
         let values = match serde_json::from_slice(&record.line) {
             Ok(Value::Object(values)) => values,
@@ -43,22 +43,22 @@ impl<'a> Fields<'a> {
         String::from_utf8_lossy(&self.record.line)
     }
 
-    /// A field.
+    /// Returns a field.
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(key)
     }
 
-    /// A field that is a text, on one line and without characters that steer a terminal.
+    /// Returns a field that is a text, on one line and without characters that steer a terminal.
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         self.get(key)?.as_str().map(toolhold_core::text::neutral_line)
     }
 
-    /// All fields.
+    /// Returns all fields.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.values.iter().map(|(key, value)| (&**key, value))
     }
 
-    /// The record's kind.
+    /// Returns the record's kind.
     pub(crate) fn kind(&self) -> String {
         let kind = self.text("kind").unwrap_or_default();
         let is_word = !kind.is_empty()
@@ -67,19 +67,19 @@ impl<'a> Fields<'a> {
         if is_word { kind } else { "unknown".to_owned() }
     }
 
-    /// The time of the record. 1970 if it has no time.
+    /// Returns the time of the record. 1970 if it has no time.
     fn time(&self) -> SystemTime {
         let time =
             self.get("ts").and_then(Value::as_str).and_then(|ts| ts.parse::<Timestamp>().ok());
         time.map_or(SystemTime::UNIX_EPOCH, from_timestamp)
     }
 
-    /// The time of the record, in nanoseconds since 1970.
+    /// Returns the time of the record, in nanoseconds since 1970.
     pub(crate) fn time_nanos(&self) -> u64 {
         nanos(self.time())
     }
 
-    /// The severity of the record.
+    /// Returns the severity of the record.
     pub(crate) fn severity(&self) -> Severity {
         if !self.record.intact {
             return Severity::Fatal;

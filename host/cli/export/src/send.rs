@@ -101,7 +101,7 @@ impl Pauses {
         Self { next: FIRST_PAUSE }
     }
 
-    /// The next pause: at least as long as the receiver asked for.
+    /// Returns the next pause: at least as long as the receiver asked for.
     pub(crate) fn next(&mut self, asked: Option<Duration>) -> Duration {
         let pause = self.next;
         self.next = (self.next * 2).min(LAST_PAUSE);

@@ -47,7 +47,7 @@ fn moment(text: &str) -> Option<SystemTime> {
     moment.ok().map(from_timestamp)
 }
 
-/// A time of the system. A time before 1970 becomes 1970: nothing was recorded then.
+/// Returns a time of the system. A time before 1970 becomes 1970: nothing was recorded then.
 pub(crate) fn from_timestamp(moment: Timestamp) -> SystemTime {
     let nanos = u64::try_from(moment.as_nanosecond()).unwrap_or(0);
     SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos)

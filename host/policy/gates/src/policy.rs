@@ -364,7 +364,6 @@ impl Policy {
             Autonomy::Sandboxed => command.risk_if_undoable(),
             _ => command.risk(),
         };
-        let rule = format!("the {} risk of `{}`", risk.as_str(), shorten(&program)).into();
         // Undo doesn't help against this setting, so the risk without undo counts.
         if self.block_high_risk.value && command.risk().0 == Risk::High {
             let place = &self.block_high_risk.place;

@@ -49,7 +49,7 @@ impl<P> Default for Blocklist<P> {
 }
 
 impl<P> Blocklist<P> {
-    /// A list of entries, each with its place.
+    /// Returns a list of entries, each with its place.
     pub fn new<Q: Into<P>>(entries: impl IntoIterator<Item = (String, Q)>) -> Self {
         let entries = entries.into_iter().filter_map(|(text, place)| {
             let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
@@ -58,7 +58,7 @@ impl<P> Blocklist<P> {
         Self(entries.collect())
     }
 
-    /// The entry that matches a command: a certain match, otherwise a possible one.
+    /// Returns the entry that matches a command: a certain match, otherwise a possible one.
     pub fn find(&self, command: &Command) -> Option<Blocked<'_, P>> {
         let mut possible = None;
         // Whether an earlier command changed to the root or home directory: `cd / && rm -rf *`.
@@ -85,8 +85,8 @@ impl<P> Blocklist<P> {
 }
 
 impl<P> Entry<P> {
-    /// Whether an argument of an unknown program is the program of this entry, or a text that
-    /// begins with it.
+    /// Checks whether an argument of an unknown program is the program of this entry, or a text
+    /// that begins with it.
     fn is_among(&self, program: &str, arguments: &[Word]) -> bool {
         let [name] = self.words.as_slice() else { return false };
         !starts_nothing(program)
@@ -97,7 +97,8 @@ impl<P> Entry<P> {
             })
     }
 
-    /// Whether the match with a command is certain. `None` if the entry doesn't match.
+    /// Checks whether the match with a command is certain. Returns `None` if the entry doesn't
+    /// match.
     fn covers(&self, program: &str, arguments: &[Word], at_root: bool) -> Option<bool> {
         let (name, rest) = self.words.split_first()?;
         // `mkfs.ext4` is a variant of `mkfs`, but `sudo.sh` is another script.
@@ -124,7 +125,8 @@ impl<P> Entry<P> {
     }
 }
 
-/// Whether it is certain that an argument is `word`, or begins with it. `None` if it can't be.
+/// Checks whether it is certain that an argument is `word`, or begins with it. Returns `None` if it
+/// can't be.
 fn matches_word(argument: &str, word: &str, begins: bool) -> Option<bool> {
     let Some((before, after)) = argument.split_once(UNKNOWN) else {
         return (argument == word || begins && argument.starts_with(word)).then_some(true);
@@ -136,7 +138,7 @@ fn matches_word(argument: &str, word: &str, begins: bool) -> Option<bool> {
     (word.starts_with(before) && (begins || word.ends_with(after))).then_some(false)
 }
 
-/// Whether `cd` with these arguments changes to the root or home directory.
+/// Checks whether `cd` with these arguments changes to the root or home directory.
 fn changes_to_root(arguments: &[Word]) -> bool {
     let Some(target) =
         arguments.iter().find(|word| !word.text.starts_with('-') || word.text == "-")
@@ -149,7 +151,7 @@ fn changes_to_root(arguments: &[Word]) -> bool {
     root || matches!(raw, "~" | "$HOME" | "${HOME}")
 }
 
-/// Whether `rm` with these arguments deletes the root or home directory, or git's folder of
+/// Checks whether `rm` with these arguments deletes the root or home directory, or git's folder of
 /// worktrees.
 fn removes_root(arguments: &[Word], at_root: bool) -> Option<bool> {
     let options = arguments.iter().filter(|word| is_option(word));

@@ -86,7 +86,7 @@ thread_local! {
         const { std::cell::Cell::new(None) };
 }
 
-/// Whether a rule applies: always, except in tests that show that it is needed.
+/// Checks whether a rule applies: always, except in tests that show that it is needed.
 pub(super) fn applies(rule: Rule) -> bool {
     #[cfg(test)]
     if DISABLED_RULE.get() == Some(rule) {
@@ -329,7 +329,7 @@ impl Variables {
         }
     }
 
-    /// Whether all texts in arithmetic are known to be harmless.
+    /// Checks whether all texts in arithmetic are known to be harmless.
     pub(super) fn are_harmless(&self) -> bool {
         if self.unclear || self.any && !self.used.is_empty() {
             return false;
@@ -356,14 +356,14 @@ impl Variables {
     }
 }
 
-/// Whether a text is a valid name of a variable.
+/// Checks whether a text is a valid name of a variable.
 pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Whether the text between braces has numbers only: `1..10`, `1,2`.
+/// Checks whether the text between braces has numbers only: `1..10`, `1,2`.
 fn is_range(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | '-'))
 }
@@ -376,7 +376,8 @@ struct Names {
 }
 
 impl Names {
-    /// The names in a text. `None` if it may expand to more than numbers, operators and names.
+    /// Returns the names in a text. Returns `None` if it may expand to more than numbers, operators
+    /// and names.
     fn parse(raw: &str) -> Option<Self> {
         let mut names = Self::default();
         names.read(raw).then_some(names)
@@ -450,8 +451,8 @@ impl Names {
         }
     }
 
-    /// Reads a command whose output is used. `None` unless the output is a number or a plain word
-    /// for any content of files.
+    /// Reads a command whose output is used. Returns `None` unless the output is a number or a
+    /// plain word for any content of files.
     fn output(&mut self, command: &str) -> Option<()> {
         if command
             .contains(['"', '\'', '\\', '`', '$', ';', '&', '\n', '(', '#', '{', '*', '?', '['])

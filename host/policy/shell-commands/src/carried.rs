@@ -67,20 +67,21 @@ const NOT_CARRIED: [&str; 19] = [
 const NOT_CARRIED_PREFIXES: [&str; 3] = ["BASH_", "GIT_", "PYTHON"];
 const NOT_CARRIED_ENDINGS: [&str; 2] = ["PAGER", "_WRAPPER"];
 
-/// Whether a variable makes programs load or run other code.
+/// Checks whether a variable makes programs load or run other code.
 pub fn is_code_loading(name: &str) -> bool {
     CODE_LOADING.contains(&name)
         || CODE_LOADING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether it is the name of a variable: letters, digits and `_`, not beginning with a digit.
+/// Checks whether it is the name of a variable: letters, digits and `_`, not beginning with a
+/// digit.
 pub fn is_variable_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|first: char| first.is_ascii_digit())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Whether a variable is carried over to the next command.
+/// Checks whether a variable is carried over to the next command.
 pub fn is_carried(name: &str) -> bool {
     is_variable_name(name)
         && !is_code_loading(name)
@@ -110,7 +111,7 @@ pub struct CarriedLimitError {
 }
 
 impl ShellState {
-    /// The command as the gates read it: with what is carried over set in front of it.
+    /// Returns the command as the gates read it: with what is carried over set in front of it.
     pub fn in_front_of(&self, command: &str) -> String {
         let mut text = String::new();
         for (name, value) in &self.variables {
@@ -211,7 +212,7 @@ impl CarriedChanges {
     }
 }
 
-/// The value of a variable in an environment. The last entry applies.
+/// Returns the value of a variable in an environment. The last entry applies.
 fn value_of<'a>(environment: &'a [(String, String)], name: &str) -> Option<&'a str> {
     let found = environment.iter().rev().find(|(known, _)| known == name);
     found.map(|(_, value)| value.as_str())

@@ -34,7 +34,7 @@ const DELETING: [&str; 20] = [
 const OF_FILES: [&str; 9] =
     ["dir", "file", "fileutils", "fs", "fsp", "os", "path", "pathname", "promises"];
 
-/// Whether code in the arguments of an interpreter deletes files.
+/// Checks whether code in the arguments of an interpreter deletes files.
 pub(super) fn deletes(name: &str, arguments: &[Word]) -> bool {
     if name.ends_with("awk") {
         return false;
@@ -48,7 +48,7 @@ pub(super) fn deletes(name: &str, arguments: &[Word]) -> bool {
     })
 }
 
-/// The code in the arguments of an interpreter.
+/// Returns the code in the arguments of an interpreter.
 pub(super) fn code<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w Word> {
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
     let letters: &[&str] = match plain {
@@ -148,7 +148,7 @@ impl Used {
     }
 }
 
-/// The names that code uses, outside of texts that can't contain code.
+/// Returns the names that code uses, outside of texts that can't contain code.
 fn names(language: Language, code: &str) -> Vec<Used> {
     let chars: Vec<char> = code.chars().collect();
     let mut names = Vec::new();
@@ -184,7 +184,7 @@ fn names(language: Language, code: &str) -> Vec<Used> {
     names
 }
 
-/// The end of a text that begins here. A text without an end is code.
+/// Returns the end of a text that begins here. A text without an end is code.
 fn text_end(chars: &[char], begin: usize) -> usize {
     let quote = chars[begin];
     let is_triple = chars[begin..].starts_with(&[quote; 3]);
@@ -264,7 +264,7 @@ const RUNNING: [&str; 9] = [
 /// The same in languages in which a function needs no parentheses.
 const OTHERS: [&str; 5] = ["class_eval", "eval", "exec", "instance_eval", "send"];
 
-/// Whether code may start a program, or hides what it does.
+/// Checks whether code may start a program, or hides what it does.
 pub(super) fn starts_programs(name: &str, code: &str) -> bool {
     let language = Language::from_program(name);
     let names = names(language, code);
@@ -284,7 +284,7 @@ pub(super) fn starts_programs(name: &str, code: &str) -> bool {
         || language == Language::JavaScript && loads_modules(code)
 }
 
-/// Whether JavaScript loads a module that starts programs, or one whose name isn't plain.
+/// Checks whether JavaScript loads a module that starts programs, or one whose name isn't plain.
 fn loads_modules(code: &str) -> bool {
     const STARTING: [&str; 5] = ["child_process", "cluster", "inspector", "vm", "worker_threads"];
     ["require", "from", "import", "getBuiltinModule"].iter().any(|word| {
@@ -306,7 +306,7 @@ fn loads_modules(code: &str) -> bool {
     })
 }
 
-/// Whether `awk` code calls a function whose name is in a variable: `@name(x)`.
+/// Checks whether `awk` code calls a function whose name is in a variable: `@name(x)`.
 fn calls_by_variable(code: &str) -> bool {
     code.match_indices('@').any(|(at, _)| {
         let rest = &code[at + 1..];
@@ -333,7 +333,7 @@ fn without_texts(code: &str) -> String {
     left
 }
 
-/// Whether `awk` code pipes to a program: `print | "sort"`.
+/// Checks whether `awk` code pipes to a program: `print | "sort"`.
 fn awk_pipes(code: &str) -> bool {
     let mut rest = code;
     while let Some((before, after)) = rest.split_once('|') {

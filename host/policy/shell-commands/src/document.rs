@@ -62,8 +62,8 @@ fn child<'t>(children: &[Node<'t>], kind: &str) -> Option<Node<'t>> {
     children.iter().find(|child| child.kind() == kind).copied()
 }
 
-/// The word that ends a here-document, without its quotes. `None` if it has characters that shells
-/// treat specially.
+/// Returns the word that ends a here-document, without its quotes. Returns `None` if it has
+/// characters that shells treat specially.
 fn delimiter(raw: &str) -> Option<String> {
     let mut text = String::new();
     let mut letters = raw.chars();
@@ -82,8 +82,8 @@ fn delimiter(raw: &str) -> Option<String> {
     quote.is_none().then_some(text)
 }
 
-/// The length of a here-document's text, without and with the line that ends it. `joins_lines`: a
-/// backslash at the end of a line continues it.
+/// Returns the length of a here-document's text, without and with the line that ends it.
+/// `joins_lines`: a backslash at the end of a line continues it.
 fn lines(text: &str, delimiter: &str, tabs: bool, joins_lines: bool) -> Option<(usize, usize)> {
     let mut at = 0;
     let mut line_start = 0;
@@ -107,8 +107,8 @@ fn lines(text: &str, delimiter: &str, tabs: bool, joins_lines: bool) -> Option<(
     None
 }
 
-/// The commands in backticks in the text of a here-document, in which only expansions have a
-/// meaning. `spans`: the expansions that the grammar found.
+/// Returns the commands in backticks in the text of a here-document, in which only expansions have
+/// a meaning. `spans`: the expansions that the grammar found.
 fn expanded(
     text: &str,
     offset: usize,
@@ -152,8 +152,8 @@ fn expanded(
     Ok(scripts)
 }
 
-/// The text in backticks, the text after them, and why shells may read it differently. `source` is
-/// the text after the first backtick.
+/// Returns the text in backticks, the text after them, and why shells may read it differently.
+/// `source` is the text after the first backtick.
 pub(super) fn in_backticks(
     source: &str,
     quoted: bool,

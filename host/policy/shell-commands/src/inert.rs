@@ -1,7 +1,7 @@
 //! Knows programs that start no other program that their arguments name.
 
-/// Whether a known program starts nothing that its arguments name. Some of these, such as `make`,
-/// start what their files say.
+/// Checks whether a known program starts nothing that its arguments name. Some of these, such as
+/// `make`, start what their files say.
 pub(super) fn starts_nothing(name: &str) -> bool {
     INERT.binary_search(&name).is_ok() || name.starts_with("python") || name.starts_with("mkfs")
 }

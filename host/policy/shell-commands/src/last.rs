@@ -10,8 +10,8 @@ use super::wrappers::{Started, named};
 /// The most wrappers and shells around the command.
 const MAX_DEPTH: usize = 4;
 
-/// The command in one line, without variables, wrappers and the folder of its program; and whether
-/// no other command writes to its output. `None` if it isn't known.
+/// Returns the command in one line, without variables, wrappers and the folder of its program; and
+/// whether no other command writes to its output. Returns `None` if it isn't known.
 pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
     let mut words = part.words.clone();
     for _ in 0..MAX_DEPTH {
@@ -48,7 +48,7 @@ pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
     None
 }
 
-/// The command that `find` runs for each file: `find . -name '*.rs' -exec cat {} +`.
+/// Returns the command that `find` runs for each file: `find . -name '*.rs' -exec cat {} +`.
 fn find_command(name: &str, arguments: &[Word]) -> Option<Vec<Word>> {
     let at = arguments
         .iter()
@@ -58,7 +58,7 @@ fn find_command(name: &str, arguments: &[Word]) -> Option<Vec<Word>> {
     (name == "find").then(|| command.cloned().collect())
 }
 
-/// The script in the arguments of a shell: `bash -lc '…'`.
+/// Returns the script in the arguments of a shell: `bash -lc '…'`.
 fn script(name: &str, arguments: &[Word]) -> Option<String> {
     let [option, script, ..] = arguments else { return None };
     let takes = SHELLS.contains(&name)

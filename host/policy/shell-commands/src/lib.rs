@@ -91,18 +91,18 @@ const MAX_LINES: usize = 32;
 const MAX_LINE_BYTES: usize = 160;
 
 impl CommandAnalysis {
-    /// Whether a part of it is known to need the network.
+    /// Checks whether a part of it is known to need the network.
     pub fn needs_network(&self) -> bool {
         self.commands.iter().any(|simple| simple.needs_network)
     }
 
-    /// Whether a part of it can't be undone.
+    /// Checks whether a part of it can't be undone.
     pub fn is_destructive(&self) -> bool {
         self.commands.iter().any(|simple| simple.destructive.is_some())
     }
 
-    /// The explanation for people, one line for each command. It is bounded and has no control
-    /// characters.
+    /// Returns the explanation for people, one line for each command. It is bounded and has no
+    /// control characters.
     pub fn explain(&self) -> Vec<Explanation> {
         // If there are too many, the riskiest ones are shown, in their original order.
         let mut shown: Vec<(usize, &SimpleCommand)> = self.commands.iter().enumerate().collect();
@@ -122,7 +122,7 @@ impl CommandAnalysis {
         lines
     }
 
-    /// The highest risk of its parts.
+    /// Returns the highest risk of its parts.
     pub fn class(&self) -> Risk {
         self.commands.iter().map(|simple| simple.class).max().unwrap_or_default()
     }
@@ -162,14 +162,14 @@ pub struct LastCommand {
     pub alone: bool,
 }
 
-/// The command that writes the output of a command line: the last one. In a pipe, the last one that
-/// does more than show its input, as `tail`, `head`, `cat`, `tee` and `less` do. `None` if it isn't
-/// known.
+/// Returns the command that writes the output of a command line: the last one. In a pipe, the last
+/// one that does more than show its input, as `tail`, `head`, `cat`, `tee` and `less` do. Returns
+/// `None` if it isn't known.
 pub fn last_command(text: &str) -> Option<LastCommand> {
     Command::read(text).last.clone()
 }
 
-/// The command line that runs a program with arguments. Words are quoted if necessary.
+/// Returns the command line that runs a program with arguments. Words are quoted if necessary.
 pub fn command_line<'w>(words: impl IntoIterator<Item = &'w String>) -> String {
     let quote = |word: &'w String| {
         shlex::try_quote(word).map_or_else(|_| word.replace('\0', ""), |quoted| quoted.into_owned())
@@ -223,14 +223,14 @@ impl Command {
         Self { texts, whole, programs, redirects, unclear: unclear.or(bomb), substitutes, last }
     }
 
-    /// Each program in it as written, with its other spellings: rules about `git push` are about
-    /// `/usr/bin/git -C . push` too.
+    /// Returns each program in it as written, with its other spellings: rules about `git push` are
+    /// about `/usr/bin/git -C . push` too.
     pub fn spellings(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.programs.iter().map(|program| (program.text.as_str(), program.spellings.as_slice()))
     }
 
-    /// The commands of git in it that aren't among the usual ones, and so may be aliases, each with
-    /// its arguments.
+    /// Returns the commands of git in it that aren't among the usual ones, and so may be aliases,
+    /// each with its arguments.
     pub fn git_commands(&self) -> impl Iterator<Item = (String, String)> {
         let programs = self.programs.iter().filter(|program| program.name == "git");
         let texts = programs
@@ -243,23 +243,24 @@ impl Command {
         })
     }
 
-    /// The directories that it goes to, as it says them: by `cd`, or by an option such as `-C`.
+    /// Returns the directories that it goes to, as it says them: by `cd`, or by an option such as
+    /// `-C`.
     pub fn directories(&self) -> Vec<String> {
         started::folders(&self.programs)
     }
 
-    /// The paths of the files that it may start, such as scripts and Makefiles, as it says them.
-    /// Not all of them exist.
+    /// Returns the paths of the files that it may start, such as scripts and Makefiles, as it says
+    /// them. Not all of them exist.
     pub fn started_files(&self) -> Vec<String> {
         started::files(&self.programs)
     }
 
-    /// The highest risk of its parts, and the program or file with this risk.
+    /// Returns the highest risk of its parts, and the program or file with this risk.
     pub fn risk(&self) -> (Risk, String) {
         self.highest(risk::risk)
     }
 
-    /// The same for a command in a sandbox whose changes in files can be undone.
+    /// Returns the same for a command in a sandbox whose changes in files can be undone.
     pub fn risk_if_undoable(&self) -> (Risk, String) {
         self.highest(risk::risk_if_undoable)
     }
@@ -276,8 +277,8 @@ impl Command {
         })
     }
 
-    /// The first program in it that isn't in `only`. Commands that only change the shell itself
-    /// don't count.
+    /// Returns the first program in it that isn't in `only`. Commands that only change the shell
+    /// itself don't count.
     pub fn beside(&self, only: &[String]) -> Option<&str> {
         let allowed = |name: &str| only.iter().any(|one| one.eq_ignore_ascii_case(name));
         let mut programs = self.programs.iter().filter(|program| program.certain);
@@ -314,7 +315,8 @@ impl Command {
     }
 }
 
-/// Whether a program is a built-in of the shell that starts nothing, and not a file of that name.
+/// Checks whether a program is a built-in of the shell that starts nothing, and not a file of that
+/// name.
 fn is_built_in(program: &Program) -> bool {
     let first = program.text.split_whitespace().next().unwrap_or_default();
     risk::BUILT_IN.contains(&program.name.as_str()) && !first.contains('/')

@@ -125,7 +125,7 @@ const NETWORK_WITH: &[(&[&str], &[&str])] = &[
     (&["mvn", "mvnw", "gradle", "gradlew"], &["deploy", "publish", "dependency:go-offline"]),
 ];
 
-/// Whether a program with its arguments is known to need the network.
+/// Checks whether a program with its arguments is known to need the network.
 pub(super) fn needs_network(program: &Program) -> bool {
     let Program { name, arguments, .. } = program;
     let command = subcommand(name, arguments).map(|at| arguments[at].text.as_str());
@@ -157,7 +157,7 @@ pub(super) fn needs_network(program: &Program) -> bool {
         || arguments.iter().any(|word| is_socket(&word.text))
 }
 
-/// Whether a word is an address, or a path on another machine.
+/// Checks whether a word is an address, or a path on another machine.
 fn is_remote(word: &Word) -> bool {
     word.text.contains("://")
         || word
@@ -166,7 +166,8 @@ fn is_remote(word: &Word) -> bool {
             .is_some_and(|(host, _)| !host.is_empty() && !host.contains('/'))
 }
 
-/// Whether a program starts a package that it fetches: `npx create-app`, `npm exec -- tool@2`.
+/// Checks whether a program starts a package that it fetches: `npx create-app`, `npm exec --
+/// tool@2`.
 fn fetched_package(name: &str, arguments: &[Word]) -> bool {
     let Some((_, commands)) = PACKAGE_RUNNERS.iter().find(|(names, _)| names.contains(&name))
     else {
@@ -193,7 +194,7 @@ fn fetched_package(name: &str, arguments: &[Word]) -> bool {
     })
 }
 
-/// Whether a shell opens a network connection for this path.
+/// Checks whether a shell opens a network connection for this path.
 pub(super) fn is_socket(path: &str) -> bool {
     path.contains("/dev/tcp/") || path.contains("/dev/udp/")
 }

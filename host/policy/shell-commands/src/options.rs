@@ -403,9 +403,9 @@ const OPTIONS: &[Options] = &[
     },
 ];
 
-/// The arguments of a program in each reading without the options before its subcommand, and
-/// without those between that and the next word. Empty: there is no option. `None`: there are more
-/// readings than are tried.
+/// Returns the arguments of a program in each reading without the options before its subcommand,
+/// and without those between that and the next word. Empty: there is no option. `None`: there are
+/// more readings than are tried.
 pub(super) fn without_options<'w>(
     program: &str,
     arguments: &'w [Word],
@@ -428,7 +428,7 @@ pub(super) fn without_options<'w>(
     Some(readings)
 }
 
-/// The index of the first argument that is neither an option nor the value of a known one.
+/// Returns the index of the first argument that is neither an option nor the value of a known one.
 pub(super) fn subcommand(program: &str, arguments: &[Word]) -> Option<usize> {
     let options = OPTIONS.iter().find(|options| options.programs.contains(&program));
     let mut words = arguments.iter().enumerate();
@@ -443,7 +443,7 @@ pub(super) fn subcommand(program: &str, arguments: &[Word]) -> Option<usize> {
 }
 
 impl Options {
-    /// Whether an option takes the next word. `None`: it isn't known.
+    /// Checks whether an option takes the next word. `None`: it isn't known.
     fn takes_next(&self, word: &str) -> Option<bool> {
         if self.values.contains(&word) {
             return Some(true);

@@ -281,14 +281,14 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
     starts
 }
 
-/// Whether an argument makes `make` evaluate a text.
+/// Checks whether an argument makes `make` evaluate a text.
 fn makes_evaluate(word: &Word) -> bool {
     word.text.starts_with("--eval")
         || word.text.contains("$(shell")
         || assigned(&word.text).is_some_and(|(name, _)| name == "SHELL")
 }
 
-/// Whether an argument makes a database client start a program.
+/// Checks whether an argument makes a database client start a program.
 fn escapes_client(word: &Word) -> bool {
     let text = word.text.to_lowercase();
     text.contains("\\!")
@@ -364,7 +364,8 @@ fn debugger(arguments: &[Word], starts: &mut Starts) {
     }
 }
 
-/// Whether a `sed` script starts a program, by the command `e` or the flag `e` of a substitution.
+/// Checks whether a `sed` script starts a program, by the command `e` or the flag `e` of a
+/// substitution.
 fn sed_starts(script: &str) -> bool {
     script.split([';', '\n', '{', '}']).any(|command| {
         let command = command.trim();

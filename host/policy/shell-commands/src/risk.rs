@@ -20,7 +20,7 @@ pub enum Risk {
 }
 
 impl Risk {
-    /// The name in messages.
+    /// Returns the name in messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -272,13 +272,13 @@ const GIT_READS: &[(&str, &[&str])] = &[
     ("worktree", &["list"]),
 ];
 
-/// The command of git in its arguments, and the arguments after it.
+/// Returns the command of git in its arguments, and the arguments after it.
 fn git_command(arguments: &[Word]) -> Option<(&str, &[Word])> {
     let at = subcommand("git", arguments)?;
     Some((&arguments[at].text, &arguments[at + 1..]))
 }
 
-/// Whether git changes something.
+/// Checks whether git changes something.
 fn git_changes(arguments: &[Word]) -> bool {
     let Some((command, rest)) = git_command(arguments) else { return false };
     let reads = GIT_READS.iter().find(|(name, _)| *name == command);
@@ -304,7 +304,7 @@ pub(super) fn has_word(arguments: &[Word], word: &str) -> bool {
     arguments.iter().any(|argument| argument.text == word)
 }
 
-/// Whether the arguments have one of these short options, also grouped, or one of these long
+/// Checks whether the arguments have one of these short options, also grouped, or one of these long
 /// options.
 fn has_option(arguments: &[Word], letters: &[char], long: &[&str]) -> bool {
     arguments.iter().any(|word| match word.text.strip_prefix('-') {
@@ -316,14 +316,14 @@ fn has_option(arguments: &[Word], letters: &[char], long: &[&str]) -> bool {
     })
 }
 
-/// Whether a word is a group of short options with this letter.
+/// Checks whether a word is a group of short options with this letter.
 fn is_short(word: &Word, letter: char) -> bool {
     word.text
         .strip_prefix('-')
         .is_some_and(|letters| !letters.starts_with('-') && letters.contains(letter))
 }
 
-/// The risk of a program with its arguments.
+/// Returns the risk of a program with its arguments.
 pub(super) fn risk(program: &Program, whole: &str) -> Risk {
     let Program { name, arguments, .. } = program;
     let deletes_remotely =
@@ -401,7 +401,7 @@ pub(super) fn risk(program: &Program, whole: &str) -> Risk {
     if medium { Risk::Medium } else { Risk::Low }
 }
 
-/// The risk of a program in a sandbox whose changes in files can be undone.
+/// Returns the risk of a program in a sandbox whose changes in files can be undone.
 pub(super) fn risk_if_undoable(program: &Program, whole: &str) -> Risk {
     let Program { name, arguments, .. } = program;
     let only_files = match name.as_str() {
@@ -414,7 +414,7 @@ pub(super) fn risk_if_undoable(program: &Program, whole: &str) -> Risk {
     if only_files { Risk::Medium } else { risk(program, whole) }
 }
 
-/// Whether a path stands for everything, or for the history of a repository.
+/// Checks whether a path stands for everything, or for the history of a repository.
 fn is_whole_tree(path: &str) -> bool {
     let trimmed = path.trim_end_matches('/');
     let path = trimmed.strip_prefix("./").unwrap_or(trimmed);
@@ -422,7 +422,7 @@ fn is_whole_tree(path: &str) -> bool {
         || path.split('/').any(|part| part == ".git" || part == "..")
 }
 
-/// Whether git discards commits or stashed changes.
+/// Checks whether git discards commits or stashed changes.
 fn git_loses_commits(arguments: &[Word]) -> bool {
     let Some((command, rest)) = git_command(arguments) else { return false };
     match command {
@@ -440,7 +440,7 @@ fn git_loses_commits(arguments: &[Word]) -> bool {
     }
 }
 
-/// The risk of writing to a file.
+/// Returns the risk of writing to a file.
 pub(super) fn risk_of_writing(redirect: &Redirect) -> Risk {
     let device = redirect.target.text.starts_with("/dev/")
         || redirect.target.text.starts_with("/proc/")

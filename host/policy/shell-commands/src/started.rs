@@ -30,8 +30,8 @@ const MAX_FILES: usize = 1000;
 /// Options whose value is the directory that a program goes to.
 const GOES_TO: [&str; 5] = ["-C", "--cwd", "--directory", "--git-dir", "--prefix"];
 
-/// The paths as the command says them, relative to the directory in which it starts, or to one that
-/// it goes to. Not all of them exist.
+/// Returns the paths as the command says them, relative to the directory in which it starts, or to
+/// one that it goes to. Not all of them exist.
 pub(super) fn files(programs: &[Program]) -> Vec<String> {
     let folders = folders(programs);
     let mut files = Vec::new();
@@ -45,7 +45,7 @@ pub(super) fn files(programs: &[Program]) -> Vec<String> {
     files
 }
 
-/// The directories that a command goes to, one after the other or from where it starts.
+/// Returns the directories that a command goes to, one after the other or from where it starts.
 pub(super) fn folders(programs: &[Program]) -> Vec<String> {
     let mut folders: Vec<String> = Vec::new();
     let mut here: Option<String> = None;

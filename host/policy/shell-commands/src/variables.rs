@@ -52,7 +52,7 @@ const CODE: [&str; 8] = [
     "IFS",
 ];
 
-/// Whether a variable affects which programs run.
+/// Checks whether a variable affects which programs run.
 pub(super) fn affects_programs(name: &str) -> bool {
     let name = name.split(['[', '+']).next().unwrap_or_default();
     CODE.contains(&name)
@@ -62,7 +62,7 @@ pub(super) fn affects_programs(name: &str) -> bool {
         || is_git_config(name)
 }
 
-/// The effect of `NAME=value`.
+/// Returns the effect of `NAME=value`.
 pub(super) fn effect(name: &str, value: &Word) -> Effect {
     let name = name.split(['[', '+']).next().unwrap_or_default();
     let evaluates = value.text.contains("$(") || value.text.contains('`');
@@ -93,14 +93,14 @@ pub(super) fn effect(name: &str, value: &Word) -> Effect {
     Effect::Nothing
 }
 
-/// Whether a value names a known shell.
+/// Checks whether a value names a known shell.
 fn is_shell(value: &Word) -> bool {
     let name = value.text.rsplit('/').next().unwrap_or_default();
     !value.open && SHELLS.contains(&name)
 }
 
-/// Whether a prompt would start a command with `set -x`: one in the prompt, or one in the value of
-/// a variable.
+/// Checks whether a prompt would start a command with `set -x`: one in the prompt, or one in the
+/// value of a variable.
 fn is_evaluated(prompt: &Word) -> bool {
     let text = prompt.text.as_str();
     let index =
@@ -119,14 +119,14 @@ fn is_evaluated(prompt: &Word) -> bool {
         || text.contains('$') && (index || name || slice)
 }
 
-/// Whether the value of `PATH` is the old one with more folders at its end. Programs that were
-/// found before are then found as before.
+/// Checks whether the value of `PATH` is the old one with more folders at its end. Programs that
+/// were found before are then found as before.
 fn is_longer_path(value: &Word) -> bool {
     value.raw.trim_start_matches("PATH=").trim_start_matches('"').starts_with("$PATH:")
         || value.raw.trim_start_matches("PATH=").trim_start_matches('"').starts_with("${PATH}:")
 }
 
-/// Whether it is a variable such as `GIT_CONFIG_COUNT`, which can set keys of git that are
+/// Checks whether it is a variable such as `GIT_CONFIG_COUNT`, which can set keys of git that are
 /// programs.
 fn is_git_config(name: &str) -> bool {
     name.starts_with("GIT_CONFIG")

@@ -19,12 +19,12 @@ pub(super) struct Word {
 }
 
 impl Word {
-    /// A word with an unknown value.
+    /// Returns a word with an unknown value.
     pub(super) fn unknown(raw: &str) -> Self {
         Self { text: UNKNOWN.to_string(), open: true, splits: true, raw: raw.to_owned() }
     }
 
-    /// A word without quotes or expansions.
+    /// Returns a word without quotes or expansions.
     pub(super) fn plain(text: &str) -> Self {
         Self { text: text.to_owned(), raw: text.to_owned(), ..Self::default() }
     }
@@ -56,7 +56,7 @@ pub(super) struct Reader<'t> {
 /// The reason if shells, or a shell and the grammar, read a text differently.
 pub(super) const DISPUTED: &str = "it has a quote or bracket that shells read differently";
 
-/// The word of a node, and why a shell may read it differently.
+/// Returns the word of a node, and why a shell may read it differently.
 pub(super) fn word(node: Node<'_>, source: &str) -> (Word, Option<&'static str>) {
     let raw = source[node.byte_range()].to_owned();
     let mut reader = Reader {
@@ -285,12 +285,13 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Whether `$` before this character begins an expansion.
+/// Checks whether `$` before this character begins an expansion.
 pub(super) fn expands(c: char) -> bool {
     c.is_alphanumeric() || "_?@*#$!-({[".contains(c)
 }
 
-/// The name and the value of `NAME=value`. `None` if a shell doesn't read it as an assignment.
+/// Returns the name and the value of `NAME=value`. Returns `None` if a shell doesn't read it as an
+/// assignment.
 pub(super) fn assigned(text: &str) -> Option<(&str, &str)> {
     let (name, value) = text.split_once('=')?;
     let name = name.strip_suffix('+').unwrap_or(name);

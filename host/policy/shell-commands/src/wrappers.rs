@@ -230,14 +230,14 @@ pub(super) enum Started<'w> {
     Unclear,
 }
 
-/// The wrapper with this name.
+/// Returns the wrapper with this name.
 pub(super) fn named(name: &str) -> Option<&'static Wrapper> {
     WRAPPERS.iter().find(|wrapper| wrapper.name == name)
 }
 
 impl Wrapper {
-    /// Whether it starts something without a command in its arguments: a shell, or a command from
-    /// its input.
+    /// Checks whether it starts something without a command in its arguments: a shell, or a command
+    /// from its input.
     pub(super) fn may_start_unnamed(&self) -> bool {
         [
             "chroot",
@@ -303,8 +303,8 @@ impl Wrapper {
         Started::Words { set, command: words.get(self.words..).unwrap_or_default() }
     }
 
-    /// Whether a word is one or more short options, the last perhaps with its value (`-n5`, `-0r`),
-    /// or a number, as `nice` takes it.
+    /// Checks whether a word is one or more short options, the last perhaps with its value (`-n5`,
+    /// `-0r`), or a number, as `nice` takes it.
     fn is_short_options(&self, text: &str) -> bool {
         if self.flags.contains(&text) || text[1..].bytes().all(|byte| byte.is_ascii_digit()) {
             return true;

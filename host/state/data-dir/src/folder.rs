@@ -91,7 +91,7 @@ fn missing(path: &Path) -> Folder {
     Folder::Missing { above, writable }
 }
 
-/// The numbers of `statfs(2)`; rustix returns them as the kernel does.
+/// Returns the numbers of `statfs(2)`; rustix returns them as the kernel does.
 fn network(kind: rustix::fs::FsWord) -> Option<&'static str> {
     // The kernel uses 32 bits; some platforms sign them.
     #[expect(

@@ -74,7 +74,7 @@ impl PrivateFolder {
         Ok(Self(Dir::from_std_file(handle)))
     }
 
-    /// Whether no other user can even enter it.
+    /// Checks whether no other user can even enter it.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ impl PrivateFolder {
         Ok(rustix::fs::linkat(rustix::fs::CWD, object, &self.0, name, follow)?)
     }
 
-    /// A handle (`O_PATH`) of such a file, which this user may be unable to read.
+    /// Returns a handle (`O_PATH`) of such a file, which this user may be unable to read.
     ///
     /// # Errors
     ///
@@ -265,7 +265,7 @@ impl PrivateFolder {
         kept
     }
 
-    /// The names of its entries, in order, up to a limit.
+    /// Returns the names of its entries, in order, up to a limit.
     ///
     /// # Errors
     ///
@@ -333,7 +333,7 @@ impl AsFd for PrivateFolder {
 /// A link leads elsewhere, and a FIFO would block the open.
 const UNFOLLOWED: i32 = (OFlags::NOFOLLOW.bits() | OFlags::NONBLOCK.bits()).cast_signed();
 
-/// Whether something belongs to this user, and others lack the rights of `others`.
+/// Checks whether something belongs to this user, and others lack the rights of `others`.
 fn check_private(handle: &impl AsFd, others: u32) -> io::Result<()> {
     let stat = rustix::fs::fstat(handle)?;
     if stat.st_uid != rustix::process::geteuid().as_raw() {

@@ -152,8 +152,8 @@ impl Drop for MadeFolders {
 }
 
 impl PinnedDirectory {
-    /// Creates or finds the directory, and creates missing ones around it. `None` if something else
-    /// is there or it can't be created.
+    /// Creates or finds the directory, and creates missing ones around it. Returns `None` if
+    /// something else is there or it can't be created.
     pub fn at(path: &Path) -> Option<Self> {
         for _ in 0..ATTEMPTS {
             match Self::once(path) {
@@ -228,16 +228,16 @@ pub fn keep_empty(path: &Path) -> Result<(), NotKept> {
     }
 }
 
-/// Whether a command has put the empty directory there. A folder with content is the user's own,
-/// whatever its time.
+/// Checks whether a command has put the empty directory there. A folder with content is the user's
+/// own, whatever its time.
 fn is_empty_with_mark(path: &Path, there: &Metadata) -> bool {
     there.is_dir()
         && there.mtime() == MARK.tv_sec
         && std::fs::read_dir(path).is_ok_and(|mut all| all.next().is_none())
 }
 
-/// Whether a program of this user could make something at a path, where this process can't: by
-/// removing a file in the place of a folder above, or by changing the mode of a folder.
+/// Checks whether a program of this user could make something at a path, where this process can't:
+/// by removing a file in the place of a folder above, or by changing the mode of a folder.
 fn is_open(path: &Path) -> bool {
     let above = path.ancestors().skip(1);
     let mut there = above.filter_map(|above| Some((above, above.symlink_metadata().ok()?)));

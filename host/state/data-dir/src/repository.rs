@@ -61,17 +61,18 @@ impl Repository {
         found
     }
 
-    /// The parts that git would run, by their names, such as `hooks`, each with its real path.
+    /// Returns the parts that git would run, by their names, such as `hooks`, each with its real
+    /// path.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         RUN_LATER.into_iter().zip(self.later.iter().map(PathBuf::as_path))
     }
 
-    /// The real path of one of them.
+    /// Returns the real path of one of them.
     pub fn part(&self, name: &str) -> Option<&Path> {
         self.parts().find_map(|(known, real)| (known == name).then_some(real))
     }
 
-    /// The existing parts that git would run of the repositories in its folder.
+    /// Returns the existing parts that git would run of the repositories in its folder.
     pub fn inner_parts(&self) -> impl Iterator<Item = PathBuf> {
         let all = self
             .inner
@@ -80,7 +81,7 @@ impl Repository {
         all.filter(|path| path.symlink_metadata().is_ok())
     }
 
-    /// The folders of hooks that submodules would have.
+    /// Returns the folders of hooks that submodules would have.
     pub fn inner_hooks(&self) -> impl Iterator<Item = PathBuf> {
         let modules = self.inner.iter().filter(|inner| inner.join("config").exists());
         modules.map(|inner| inner.join("hooks"))
@@ -116,8 +117,8 @@ fn find_inner(folder: &Path, depth: usize, left: &mut usize, found: &mut Vec<Pat
     }
 }
 
-/// The repository that a file in the place of one names, as in a worktree, read as git reads it:
-/// from the directory, even if a link leads to the file.
+/// Returns the repository that a file in the place of one names, as in a worktree, read as git
+/// reads it: from the directory, even if a link leads to the file.
 fn named_by(file: &Path, directory: &Path) -> Option<PathBuf> {
     // Another kind of file, such as a device, may notice that it is opened.
     if !file.symlink_metadata().is_ok_and(|there| there.is_file()) {

@@ -32,8 +32,8 @@ pub fn read<T: DeserializeOwned + Default>(folder: &Path, name: &str) -> Result<
     }
 }
 
-/// Whether there may be a state `name` of `folder`. This takes one system call, and reading a
-/// missing file takes a dozen.
+/// Checks whether there may be a state `name` of `folder`. This takes one system call, and reading
+/// a missing file takes a dozen.
 pub fn exists(folder: &Path, name: &str) -> bool {
     let found = rustix::fs::access(folder.join(name), rustix::fs::Access::EXISTS);
     !matches!(found, Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR))
@@ -77,8 +77,8 @@ where
     changed(folder, name, LOCK, PrivateFolder::put_lightly, change)
 }
 
-/// The secret `name` of `folder`: 32 random bytes as 64 hexadecimal digits, created at the first
-/// use. Nobody else can read it.
+/// Returns the secret `name` of `folder`: 32 random bytes as 64 hexadecimal digits, created at the
+/// first use. Nobody else can read it.
 ///
 /// # Errors
 ///

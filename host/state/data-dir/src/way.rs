@@ -98,9 +98,9 @@ fn push_parts(waiting: &mut Vec<OsString>, path: &Path) {
 }
 
 impl Way {
-    /// A link on the way in whose place programs of this user can put another one. The grants of
-    /// today don't matter: tools may write elsewhere in another working directory, or by another
-    /// configuration, and a project may bring the link along.
+    /// Returns a link on the way in whose place programs of this user can put another one. The
+    /// grants of today don't matter: tools may write elsewhere in another working directory, or by
+    /// another configuration, and a project may bring the link along.
     pub fn exchangeable(&self) -> Option<&Path> {
         self.links.iter().map(PathBuf::as_path).find(|link| can_be_exchanged(link))
     }

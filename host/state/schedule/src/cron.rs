@@ -178,7 +178,7 @@ impl Cron {
         })
     }
 
-    /// The first time after `after`. `None`: there is none in the next decades.
+    /// Returns the first time after `after`. `None`: there is none in the next decades.
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         if self.by_clock { self.next_by_clock(after, zone) } else { self.next_fixed(after, zone) }
     }
@@ -202,7 +202,7 @@ impl Cron {
         }
     }
 
-    /// Each date and time that fits is one moment.
+    /// Returns each date and time that fits is one moment.
     fn next_fixed(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut civil = zone.to_datetime(after);
         loop {
@@ -228,7 +228,7 @@ impl Cron {
         }
     }
 
-    /// The first date and time from `from` on that fits.
+    /// Returns the first date and time from `from` on that fits.
     fn civil_from(&self, from: DateTime) -> Option<DateTime> {
         let last = from.year().checked_add(YEARS)?;
         let mut date = from.date();
@@ -256,7 +256,7 @@ impl Cron {
         if self.both_days { day && weekday } else { day || weekday }
     }
 
-    /// The first time of a day from `from` on that fits.
+    /// Returns the first time of a day from `from` on that fits.
     fn time_from(&self, from: Time) -> Option<Time> {
         // A part of a second is past its beginning, but callers give whole ones.
         let hour = from.hour();
@@ -276,7 +276,7 @@ impl Cron {
     }
 }
 
-/// The first bit of a set from `from` on.
+/// Returns the first bit of a set from `from` on.
 fn from_bit(set: u64, from: i8) -> Option<i8> {
     let from = u32::try_from(from).ok()?;
     let rest = set.checked_shr(from).filter(|rest| *rest != 0)?;
@@ -298,7 +298,7 @@ fn start_of_next_second(after: Timestamp) -> Option<Timestamp> {
 }
 
 impl Field {
-    /// The set of the values: bit N is the value N.
+    /// Returns the set of the values: bit N is the value N.
     fn read(&self, text: &str) -> Result<u64, CronFieldError> {
         text.split(',').try_fold(0, |set, part| Ok(set | self.part(part)?))
     }
@@ -345,12 +345,12 @@ impl Field {
     }
 }
 
-/// The field of a day. Quartz and its like write `?` for any day.
+/// Returns the field of a day. Quartz and its like write `?` for any day.
 fn any_day(field: &str) -> &str {
     if field == "?" { "*" } else { field }
 }
 
-/// A number of one or two digits, without a sign.
+/// Returns a number of one or two digits, without a sign.
 fn number(text: &str) -> Option<u8> {
     let is_number = (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()

@@ -244,7 +244,7 @@ fn claim_next(
     Ok(None)
 }
 
-/// The first row of a query for two numbers, whose second is a task that isn't busy.
+/// Returns the first row of a query for two numbers, whose second is a task that isn't busy.
 fn first_free(
     connection: &Connection,
     query: &str,
@@ -391,7 +391,7 @@ enum KeptTaskError {
     Action(#[source] serde_json::Error),
 }
 
-/// A claimed run. The inner error: its task can't be read.
+/// Returns a claimed run. The inner error: its task can't be read.
 fn claimed(
     connection: &Connection,
     id: i64,

@@ -131,7 +131,7 @@ pub enum TaskQuotaError {
 }
 
 impl ScheduleError {
-    /// The error for the file at `path`.
+    /// Returns the error for the file at `path`.
     pub(crate) fn at(self, path: &Path) -> Self {
         let Self::Sqlite(error) = self else { return self };
         let reason = match error.sqlite_error_code() {

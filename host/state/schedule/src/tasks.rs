@@ -42,7 +42,7 @@ impl Owner {
     /// The principal of the user who runs this process.
     pub const USER: &'static str = "user";
 
-    /// The caller of a server that it serves. `None`: the user of this machine.
+    /// Returns the caller of a server that it serves. `None`: the user of this machine.
     pub fn served(&self) -> Option<&str> {
         Some(&*self.principal).filter(|principal| *principal != Self::USER)
     }
@@ -84,7 +84,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Whether it has a time at which it runs.
+    /// Checks whether it has a time at which it runs.
     pub fn is_waiting(&self) -> bool {
         !self.state.paused && self.state.next.is_some()
     }
@@ -127,7 +127,7 @@ pub(crate) const COLUMNS: &str = "id, owner, principal, directory, name, maker, 
 const OF_OWNER: &str = "owner = ?1 AND principal = ?2 AND directory = ?3";
 
 impl Schedule {
-    /// The tasks in Toolhold's data folder.
+    /// Returns the tasks in Toolhold's data folder.
     pub fn in_data(data: &Path) -> Self {
         Self { folder: data.join("schedule"), connection: Mutex::new(None) }
     }
@@ -148,8 +148,8 @@ impl Schedule {
         Ok(lock)
     }
 
-    /// The process that runs the tasks at this moment. `None`: no process runs them. Creates
-    /// nothing.
+    /// Returns the process that runs the tasks at this moment. `None`: no process runs them.
+    /// Creates nothing.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl Schedule {
         }
     }
 
-    /// Whether the user has ever had a task.
+    /// Checks whether the user has ever had a task.
     pub fn is_there(&self) -> bool {
         // It isn't opened: closing it would end the locks of this process's connection.
         self.folder.join(FILE).exists()
@@ -362,7 +362,7 @@ impl Schedule {
         Ok(changed)
     }
 
-    /// The tasks of an owner, sorted by name. `None`: those of all owners.
+    /// Returns the tasks of an owner, sorted by name. `None`: those of all owners.
     ///
     /// # Errors
     ///
@@ -389,7 +389,7 @@ impl Schedule {
         })
     }
 
-    /// The last runs of a task, the latest first.
+    /// Returns the last runs of a task, the latest first.
     ///
     /// # Errors
     ///
@@ -582,13 +582,13 @@ pub(crate) fn moment(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// A moment as people read it: in the zone, with its second.
+/// Returns a moment as people read it: in the zone, with its second.
 fn shown(milliseconds: i64, zone: &TimeZone) -> String {
     let moment = moment(milliseconds.div_euclid(1000).saturating_mul(1000));
     moment.display_with_offset(zone.to_offset(moment)).to_string()
 }
 
-/// A text of a row. One that isn't UTF-8 must not hide the other tasks, nor stop them.
+/// Returns a text of a row. One that isn't UTF-8 must not hide the other tasks, nor stop them.
 pub(crate) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(optional_text(row, column)?.unwrap_or_default())
 }

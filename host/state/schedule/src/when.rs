@@ -119,7 +119,7 @@ impl When {
         }
     }
 
-    /// The first time after `after`.
+    /// Returns the first time after `after`.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Once(at) => (*at > after).then_some(*at),
@@ -136,7 +136,7 @@ impl When {
         }
     }
 
-    /// The shortest time between two of its next times, if it has several.
+    /// Returns the shortest time between two of its next times, if it has several.
     pub fn shortest_period(&self, from: Timestamp) -> Option<SignedDuration> {
         let mut last = self.next(from)?;
         let mut shortest: Option<SignedDuration> = None;
@@ -149,7 +149,7 @@ impl When {
         shortest
     }
 
-    /// The times from `first` on, which is one of them, up to `now`.
+    /// Returns the times from `first` on, which is one of them, up to `now`.
     pub fn pending(&self, first: Timestamp, now: Timestamp) -> Pending {
         // Nothing is before `first`, so a moment before it is where the search may begin.
         let before = first.as_millisecond().saturating_sub(1);
@@ -172,7 +172,8 @@ impl When {
         Pending { times: self.collect(from, now), more }
     }
 
-    /// The times after `after`, in milliseconds, up to `now`: at most one more than the limit.
+    /// Returns the times after `after`, in milliseconds, up to `now`: at most one more than the
+    /// limit.
     fn collect(&self, after: i64, now: Timestamp) -> Vec<Timestamp> {
         let mut times = Vec::new();
         let Ok(mut last) = Timestamp::from_millisecond(after) else { return times };
@@ -187,7 +188,7 @@ impl When {
     }
 }
 
-/// The zone of a name. `None`: the machine's.
+/// Returns the zone of a name. `None`: the machine's.
 ///
 /// # Errors
 ///
@@ -203,14 +204,14 @@ pub fn find_zone(name: Option<&str>) -> Result<TimeZone, WhenError> {
     zone.ok_or_else(|| WhenError::Zone(neutral_line(cut(name, MAX_ZONE))))
 }
 
-/// The name of the machine's zone. `None`: it names none that the time zone database has.
+/// Returns the name of the machine's zone. `None`: it names none that the time zone database has.
 pub(crate) fn machine_zone() -> Option<String> {
     let zone = TimeZone::try_system().ok()?;
     let name = zone.iana_name()?;
     find_zone(Some(name)).is_ok().then(|| name.to_owned())
 }
 
-/// The name of a zone, for people. `None`: the machine's.
+/// Returns the name of a zone, for people. `None`: the machine's.
 pub fn zone_name(name: Option<&str>) -> String {
     match (name, TimeZone::try_system()) {
         (Some(name), _) => name.to_owned(),
@@ -242,7 +243,7 @@ pub fn clock_change(kind: &str, text: &str, zone: Option<&str>) -> Option<String
     Some(format!("{civil} {why} ({}): the task runs at {shown}", zone_name(zone)))
 }
 
-/// Whether a text is a date but for its day, such as the 30th of February.
+/// Checks whether a text is a date but for its day, such as the 30th of February.
 fn is_no_day(date: &str) -> bool {
     let first = date.get(..8).map(|month| format!("{month}01"));
     let day = date.get(8..).and_then(|day| day.parse::<u8>().ok());
@@ -251,13 +252,13 @@ fn is_no_day(date: &str) -> bool {
         && date.parse::<Date>().is_err()
 }
 
-/// Whether the offset of a time, if it has one, is less than a day, as ISO 8601 has it.
+/// Checks whether the offset of a time, if it has one, is less than a day, as ISO 8601 has it.
 fn has_possible_offset(text: &str) -> bool {
     let offset = Pieces::parse(text).ok().and_then(|pieces| pieces.to_numeric_offset());
     offset.is_none_or(|offset| offset.seconds().abs() < 24 * 60 * 60)
 }
 
-/// A moment: a time, or a duration from now.
+/// Returns a moment: a time, or a duration from now.
 fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, WhenError> {
     let text = text.trim();
     let zone = find_zone(zone)?;

@@ -169,7 +169,7 @@ pub(crate) enum Read<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message. `None` as an item: the rest isn't valid.
+/// Returns the fields of a message. `None` as an item: the rest isn't valid.
 pub(crate) fn fields(mut rest: &[u8]) -> impl Iterator<Item = Option<(u64, Read<'_>)>> {
     std::iter::from_fn(move || {
         (!rest.is_empty()).then(|| {

@@ -11,7 +11,7 @@ use crate::names;
 use crate::record::{Fields, Severity};
 use crate::time::nanos;
 
-/// A request with records: `ExportLogsServiceRequest`, which is also `LogsData` of a file.
+/// Returns a request with records: `ExportLogsServiceRequest`, which is also `LogsData` of a file.
 pub(crate) fn request(records: &[LogRecord], instance: &str) -> Message {
     let now = nanos(SystemTime::now());
     let logs = records.iter().map(|record| log(record, now)).collect();

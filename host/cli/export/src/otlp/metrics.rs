@@ -30,7 +30,7 @@ pub(crate) struct Histogram {
 }
 
 impl Span {
-    /// A number that only grows.
+    /// Returns a number that only grows.
     pub(crate) fn counter(
         self,
         name: &str,
@@ -45,7 +45,7 @@ impl Span {
         Some(metric(name, unit, description).with_message(7, "sum", sum))
     }
 
-    /// A number that goes up and down.
+    /// Returns a number that goes up and down.
     pub(crate) fn gauge(
         self,
         name: &str,
@@ -103,7 +103,7 @@ impl Span {
     }
 }
 
-/// A request with metrics: `ExportMetricsServiceRequest`.
+/// Returns a request with metrics: `ExportMetricsServiceRequest`.
 pub(crate) fn request(metrics: Vec<Message>, instance: &str) -> Message {
     let scoped = Message::new()
         .with_message(1, "scope", scope(names::CALLS_SCOPE))

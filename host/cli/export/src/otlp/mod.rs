@@ -11,17 +11,17 @@ use crate::names;
 /// Shown bytes of a receiver's text.
 const MAX_SAID: usize = 300;
 
-/// An attribute.
+/// Returns an attribute.
 pub(crate) fn attribute(name: impl Into<String>, value: Value) -> Message {
     Message::new().with_text(1, "key", name).with_message(2, "value", any(value))
 }
 
-/// An attribute that is a text.
+/// Returns an attribute that is a text.
 pub(crate) fn text(name: impl Into<String>, value: impl Into<String>) -> Message {
     attribute(name, Value::Text(value.into()))
 }
 
-/// A value of any type.
+/// Returns a value of any type.
 pub(crate) fn any(value: Value) -> Message {
     let (number, name) = match &value {
         Value::Text(_) => (1, "stringValue"),
@@ -32,7 +32,7 @@ pub(crate) fn any(value: Value) -> Message {
     Message::new().with(number, name, value)
 }
 
-/// The sender: this program on this machine.
+/// Returns the sender: this program on this machine.
 pub(crate) fn resource(instance: &str) -> Message {
     let mut attributes = vec![
         text(names::SERVICE_NAME, names::SERVICE),
@@ -45,7 +45,7 @@ pub(crate) fn resource(instance: &str) -> Message {
     Message::new().with_all(1, "attributes", attributes)
 }
 
-/// The part of this program that sends.
+/// Returns the part of this program that sends.
 pub(crate) fn scope(name: &str) -> Message {
     Message::new().with_text(1, "name", name).with_text(2, "version", env!("CARGO_PKG_VERSION"))
 }

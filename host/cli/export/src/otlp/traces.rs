@@ -27,7 +27,7 @@ pub(crate) struct Span {
     pub(crate) failed: bool,
 }
 
-/// A request with spans: `ExportTraceServiceRequest`.
+/// Returns a request with spans: `ExportTraceServiceRequest`.
 pub(crate) fn request(spans: &[Span], instance: &str) -> Message {
     let scoped = Message::new().with_message(1, "scope", scope(names::CALLS_SCOPE)).with_all(
         2,

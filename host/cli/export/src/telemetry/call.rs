@@ -44,7 +44,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// The first refusal of a call.
+    /// Returns the first refusal of a call.
     pub(super) fn first_of(answer: &Answer) -> Option<Self> {
         let decision = answer.decision.as_ref().filter(|found| found.verdict == Verdict::Deny);
         if let Some(decision) = decision {
@@ -69,8 +69,8 @@ const SENTENCES: [&str; 6] = [
     "the blocked command",
 ];
 
-/// The name of a rule without its object, which may be secret or come from a call: `deny_read` of
-/// `deny_read = "**/.env"`.
+/// Returns the name of a rule without its object, which may be secret or come from a call:
+/// `deny_read` of `deny_read = "**/.env"`.
 fn rule_name(rule: &str) -> String {
     if let Some(sentence) = SENTENCES.iter().find(|sentence| rule.starts_with(**sentence)) {
         return (*sentence).to_owned();
@@ -93,7 +93,7 @@ fn is_key(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
 }
 
-/// The category of a call that failed.
+/// Returns the category of a call that failed.
 pub(super) fn outcome(answer: &Answer) -> Option<&'static str> {
     answer.outcome.as_ref().err().map(|failure| failure.category.as_str())
 }
@@ -131,7 +131,7 @@ impl Call {
         }
     }
 
-    /// The span of the call. `random`: 24 random bytes.
+    /// Returns the span of the call. `random`: 24 random bytes.
     pub(super) fn span(self, random: &[u8; 24]) -> Span {
         let mut trace = [0; 16];
         trace.copy_from_slice(&random[..16]);

@@ -74,7 +74,7 @@ impl Counts {
         counts.seconds += seconds;
     }
 
-    /// The metrics.
+    /// Returns the metrics.
     pub(super) fn metrics(
         &self,
         plugins: &BTreeMap<&'static str, u64>,
@@ -139,12 +139,12 @@ impl Counts {
     }
 }
 
-/// The counts, each with its word in the attribute of this name.
+/// Returns the counts, each with its word in the attribute of this name.
 fn by_word(name: &'static str, counts: &BTreeMap<&'static str, u64>) -> Vec<(Vec<Message>, u64)> {
     counts.iter().map(|(word, count)| (vec![text(name, *word)], *count)).collect()
 }
 
-/// The count of a name, without a copy of a name that is known.
+/// Returns the count of a name, without a copy of a name that is known.
 fn named<'a, T: Default>(counts: &'a mut HashMap<String, T>, name: &str) -> &'a mut T {
     let is_one_too_many = !counts.contains_key(name) && counts.len() >= MAX_NAMES;
     let name = if is_one_too_many { names::OTHER } else { name };

@@ -155,7 +155,7 @@ impl Reading {
     }
 }
 
-/// The value of an option, which follows its letter, or is the next word.
+/// Returns the value of an option, which follows its letter, or is the next word.
 fn option_value(arguments: &[Word], letter: char) -> Option<Word> {
     let at = arguments.iter().position(|word| has_letter(word, letter))?;
     match arguments[at].text.split_once(letter)?.1 {
@@ -164,19 +164,19 @@ fn option_value(arguments: &[Word], letter: char) -> Option<Word> {
     }
 }
 
-/// The arguments that aren't options.
+/// Returns the arguments that aren't options.
 fn operands(arguments: &[Word]) -> impl Iterator<Item = &Word> {
     arguments.iter().filter(|word| !word.text.starts_with('-'))
 }
 
-/// Whether a word is a group of short options with this letter.
+/// Checks whether a word is a group of short options with this letter.
 fn has_letter(word: &Word, letter: char) -> bool {
     word.text
         .strip_prefix('-')
         .is_some_and(|letters| !letters.starts_with('-') && letters.contains(letter))
 }
 
-/// The arguments without a `--` at their beginning.
+/// Returns the arguments without a `--` at their beginning.
 fn without_dashes(arguments: &[Word]) -> &[Word] {
     match arguments.split_first() {
         Some((first, rest)) if first.text == "--" => rest,
@@ -184,12 +184,12 @@ fn without_dashes(arguments: &[Word]) -> &[Word] {
     }
 }
 
-/// The name and the value of `NAME=value`, and the whole word.
+/// Returns the name and the value of `NAME=value`, and the whole word.
 fn pair(word: &Word) -> Option<(&str, &str, &Word)> {
     word.text.split_once('=').map(|(name, value)| (name, value, word))
 }
 
-/// The variables that `read` sets.
+/// Returns the variables that `read` sets.
 fn read_names(arguments: &[Word]) -> impl Iterator<Item = &Word> {
     let mut is_value = false;
     arguments.iter().filter(move |word| {

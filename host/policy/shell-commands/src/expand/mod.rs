@@ -311,7 +311,7 @@ impl Reading {
         }
     }
 
-    /// The spellings of a program with its arguments besides the written one.
+    /// Returns the spellings of a program with its arguments besides the written one.
     fn spellings(&mut self, name: &str, program: &Word, arguments: &[Word]) -> Vec<String> {
         let Some(mut readings) = without_options(name, arguments) else {
             self.unclear("it has too many options before a command");
@@ -493,14 +493,14 @@ impl Reading {
     }
 }
 
-/// Whether a word is the option before a command for a shell.
+/// Checks whether a word is the option before a command for a shell.
 fn is_command_option(word: &Word) -> bool {
     let short =
         word.text.starts_with('-') && !word.text.starts_with("--") && word.text.ends_with('c');
     short || word.text == "--command"
 }
 
-/// Whether a word certainly names a shell, or a program that may start one.
+/// Checks whether a word certainly names a shell, or a program that may start one.
 fn is_shell(word: &Word) -> bool {
     let name = word.text.rsplit('/').next().unwrap_or_default();
     !word.open && (SHELLS.contains(&name) || ["busybox", "xargs", "eval"].contains(&name))
@@ -514,21 +514,21 @@ fn size(words: &[Word]) -> usize {
     words.iter().map(|word| word.text.len() + 8).sum()
 }
 
-/// Whether the name of a file may be that of a stream, such as the standard input.
+/// Checks whether the name of a file may be that of a stream, such as the standard input.
 fn is_stream(word: &Word) -> bool {
     word.open && !is_file(word)
         || word.text == "-"
         || ["dev/", "proc/", "fd/", "stdin"].iter().any(|part| word.text.contains(part))
 }
 
-/// Whether a word certainly names a file in a folder: `"$DIR/build.sh"`.
+/// Checks whether a word certainly names a file in a folder: `"$DIR/build.sh"`.
 fn is_file(word: &Word) -> bool {
     let known = word.text.rsplit(UNKNOWN).next().unwrap_or_default();
     !word.splits && known.starts_with('/') && known.len() > 1
 }
 
-/// The command that `xargs` starts. Its input is unknown: it is appended to the words, and replaces
-/// the mark of `-I`, so it can be a program or a script.
+/// Returns the command that `xargs` starts. Its input is unknown: it is appended to the words, and
+/// replaces the mark of `-I`, so it can be a program or a script.
 fn with_input(arguments: &[Word], command: &[Word]) -> Vec<Word> {
     let options = &arguments[..arguments.len() - command.len()];
     let marks: Vec<&str> = options

@@ -213,7 +213,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// The words between `[` and `]`.
+    /// Returns the words between `[` and `]`.
     pub(super) fn words_of_test(&self, node: Node<'t>) -> Vec<Word> {
         let mut words = Vec::new();
         let mut cursor = node.walk();
@@ -280,7 +280,7 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// Whether a character in arithmetic starts no command.
+/// Checks whether a character in arithmetic starts no command.
 fn is_inert(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_+-*/%<>=!&|^~?:,.#@[]() \t\n".contains(c)
 }

@@ -78,7 +78,7 @@ pub(super) struct Redirect {
 }
 
 impl Redirect {
-    /// The sign of its direction.
+    /// Returns the sign of its direction.
     pub(super) fn sign(&self) -> &'static str {
         if self.writes { ">" } else { "<" }
     }
@@ -444,7 +444,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// The words of a command after a redirection, which the grammar makes a part of the
+    /// Returns the words of a command after a redirection, which the grammar makes a part of the
     /// redirection.
     fn words_after(&mut self, redirect: Node<'t>) -> Vec<Word> {
         let mut words = Vec::new();
@@ -472,7 +472,7 @@ impl<'t> Walk<'t> {
         words
     }
 
-    /// A redirection as written. `None` if it is harmless.
+    /// Returns a redirection as written. Returns `None` if it is harmless.
     fn stream(&self, node: Node<'t>) -> Option<String> {
         if node.kind() == "heredoc_redirect" {
             let inner: Vec<String> =
@@ -500,8 +500,8 @@ impl<'t> Walk<'t> {
             .then_some(Redirect { target, writes })
     }
 
-    /// Whether a number is directly before a redirection. A shell reads it as the number of a
-    /// stream, the grammar as a word.
+    /// Checks whether a number is directly before a redirection. A shell reads it as the number of
+    /// a stream, the grammar as a word.
     fn is_numbered(&self, node: Node<'t>) -> bool {
         let before = &self.source[..node.start_byte()];
         let word = before.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -538,7 +538,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// The variable and its new value. The value of a list isn't known.
+    /// Returns the variable and its new value. The value of a list isn't known.
     fn assigned_in(&mut self, node: Node<'t>) -> Vec<(String, Word)> {
         let children: Vec<Node<'t>> = node.children(&mut node.walk()).collect();
         let [name, operator, value @ ..] = children.as_slice() else { return Vec::new() };

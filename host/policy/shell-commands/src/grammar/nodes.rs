@@ -68,8 +68,8 @@ pub(super) const KNOWN: [&str; 59] = [
     "word",
 ];
 
-/// Whether a text has no character that begins or ends a command or a quote. `expansion`: the text
-/// is in `${…}`, where only the closing brace ends it.
+/// Checks whether a text has no character that begins or ends a command or a quote. `expansion`:
+/// the text is in `${…}`, where only the closing brace ends it.
 pub(super) fn is_inert_text(text: &str, expansion: bool) -> bool {
     let mut letters = text.chars().peekable();
     let mut depth = 0_i32;
@@ -96,7 +96,7 @@ pub(super) fn is_inert_text(text: &str, expansion: bool) -> bool {
     depth == 0 || expansion
 }
 
-/// Whether a node is a word or a part of a word.
+/// Checks whether a node is a word or a part of a word.
 pub(super) fn is_word(node: Node<'_>) -> bool {
     let kind = node.kind();
     node.is_named()
@@ -124,7 +124,7 @@ pub(super) fn is_word(node: Node<'_>) -> bool {
         )
 }
 
-/// Whether a path is a device that stores nothing.
+/// Checks whether a path is a device that stores nothing.
 pub(in super::super) fn is_harmless(path: &str) -> bool {
     matches!(
         path,

@@ -17,8 +17,8 @@ const QUIET: [&str; 27] = [
     "ulimit", "umask", "unset",
 ];
 
-/// The node of the command that writes the output of a tree, and whether no other command in the
-/// tree writes to the same output.
+/// Returns the node of the command that writes the output of a tree, and whether no other command
+/// in the tree writes to the same output.
 pub(super) fn last_node<'t>(root: Node<'t>, source: &str) -> Option<(Node<'t>, bool)> {
     let mut node = root;
     let mut alone = true;
@@ -43,7 +43,7 @@ pub(super) fn last_node<'t>(root: Node<'t>, source: &str) -> Option<(Node<'t>, b
     }
 }
 
-/// Whether all commands of a node write no output.
+/// Checks whether all commands of a node write no output.
 fn is_quiet(node: Node<'_>, source: &str) -> bool {
     match node.kind() {
         "list" => parts(node).all(|part| is_quiet(part, source)),
