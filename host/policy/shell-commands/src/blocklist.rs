@@ -68,11 +68,12 @@ impl<P> Blocklist<P> {
                 at_root = changes_to_root(&program.arguments);
             }
             for entry in &self.0 {
-                let covered = entry
-                    .covers(&program.name, &program.arguments, at_root)
+                let certain = match entry.covers(&program.name, &program.arguments, at_root) {
+                    Some(certain) => certain,
                     // An unknown program may start a program that its arguments name.
-                    .or_else(|| entry.is_among(&program.name, &program.arguments).then_some(false));
-                let Some(certain) = covered else { continue };
+                    None if entry.is_among(&program.name, &program.arguments) => false,
+                    None => continue,
+                };
                 let blocked = Blocked { entry: &entry.text, place: &entry.place, certain };
                 if certain {
                     return Some(blocked);
@@ -89,25 +90,22 @@ impl<P> Entry<P> {
     /// that begins with it.
     fn is_among(&self, program: &str, arguments: &[Word]) -> bool {
         let [name] = self.words.as_slice() else { return false };
-        !starts_nothing(program)
-            && named(program).is_none()
-            && arguments.iter().any(|word| {
-                let first = word.text.split_whitespace().next().unwrap_or_default();
-                first.rsplit('/').next().is_some_and(|first| first.eq_ignore_ascii_case(name))
-            })
+        if starts_nothing(program) || named(program).is_some() {
+            return false;
+        }
+        arguments.iter().any(|word| {
+            let path = word.text.split_whitespace().next().unwrap_or_default();
+            let file = path.rsplit('/').next().unwrap_or_default();
+            file.eq_ignore_ascii_case(name)
+        })
     }
 
     /// Checks whether the match with a command is certain. Returns `None` if the entry doesn't
     /// match.
     fn covers(&self, program: &str, arguments: &[Word], at_root: bool) -> Option<bool> {
         let (name, rest) = self.words.split_first()?;
-        // `mkfs.ext4` is a variant of `mkfs`, but `sudo.sh` is another script.
-        let is_variant = rest.is_empty()
-            && program
-                .strip_prefix(name.as_str())
-                .and_then(|suffix| suffix.strip_prefix('.'))
-                .is_some_and(|kind| !SCRIPTS.contains(&kind));
-        if program != name && !is_variant {
+        let names_variant = rest.is_empty() && is_variant(program, name);
+        if program != name && !names_variant {
             return None;
         }
         if self.words == ["rm", "-rf", "/"] {
@@ -117,25 +115,38 @@ impl<P> Entry<P> {
         let mut arguments = arguments.iter();
         for (at, word) in rest.iter().enumerate() {
             let begins = at + 1 == rest.len() && word.ends_with('=');
-            certain &= arguments
+            let is_certain = arguments
                 .by_ref()
                 .find_map(|argument| matches_word(&argument.text.to_lowercase(), word, begins))?;
+            if !is_certain {
+                certain = false;
+            }
         }
         Some(certain)
     }
 }
 
-/// Checks whether it is certain that an argument is `word`, or begins with it. Returns `None` if it
-/// can't be.
+/// Checks whether a program is a variant of the program `name`. `mkfs.ext4` is a variant of `mkfs`,
+/// but `sudo.sh` is another script.
+fn is_variant(program: &str, name: &str) -> bool {
+    let Some(suffix) = program.strip_prefix(name) else { return false };
+    let Some(kind) = suffix.strip_prefix('.') else { return false };
+    !SCRIPTS.contains(&kind)
+}
+
+/// Checks whether it is certain that an argument is `word`, or, if `begins`, that it begins with
+/// `word`. Returns `None` if that isn't even possible.
 fn matches_word(argument: &str, word: &str, begins: bool) -> Option<bool> {
     let Some((before, after)) = argument.split_once(UNKNOWN) else {
-        return (argument == word || begins && argument.starts_with(word)).then_some(true);
+        let is_match = argument == word || (begins && argument.starts_with(word));
+        return is_match.then_some(true);
     };
     if begins && before.starts_with(word) {
         return Some(true);
     }
-    let after = after.rsplit(UNKNOWN).next().unwrap_or_default();
-    (word.starts_with(before) && (begins || word.ends_with(after))).then_some(false)
+    let known_end = after.rsplit(UNKNOWN).next().unwrap_or_default();
+    let may_end = begins || word.ends_with(known_end);
+    (may_end && word.starts_with(before)).then_some(false)
 }
 
 /// Checks whether `cd` with these arguments changes to the root or home directory.
@@ -146,18 +157,17 @@ fn changes_to_root(arguments: &[Word]) -> bool {
         return true;
     };
     let raw = target.raw.trim_matches('"').trim_end_matches('/');
-    let root = target.text.starts_with('/')
+    let is_home = matches!(raw, "~" | "$HOME" | "${HOME}");
+    let is_root = target.text.starts_with('/')
         && target.text.split('/').all(|part| matches!(part, "" | "." | ".."));
-    root || matches!(raw, "~" | "$HOME" | "${HOME}")
+    is_root || is_home
 }
 
-/// Checks whether `rm` with these arguments deletes the root or home directory, or git's folder of
-/// worktrees.
+/// Checks whether `rm` with these arguments certainly deletes the root or home directory, or git's
+/// folder of worktrees. Returns `None` if that isn't even possible.
 fn removes_root(arguments: &[Word], at_root: bool) -> Option<bool> {
-    let options = arguments.iter().filter(|word| is_option(word));
-    if !options.clone().any(|word| is_recursive(&word.text))
-        && !options.clone().any(|word| word.text.contains(UNKNOWN))
-    {
+    let mut options = arguments.iter().filter(|word| is_option(word));
+    if !options.any(|word| is_recursive(&word.text) || word.text.contains(UNKNOWN)) {
         return None;
     }
     let targets = arguments.iter().filter(|word| !is_option(word));
@@ -172,18 +182,14 @@ fn removes_root(arguments: &[Word], at_root: bool) -> Option<bool> {
                 _ => depth += 1,
             }
         }
-        let plain = depth == 0;
-        let open = target.text.contains(UNKNOWN);
-        let everything = known.starts_with('/') || at_root;
-        if plain && !open && everything
-            || known == "~"
-            || known == "~/"
-            || known == "~/*"
-            || known.contains(".git/worktrees")
-        {
+        let is_top = depth == 0;
+        let is_open = target.text.contains(UNKNOWN);
+        let is_root = is_top && !is_open && (at_root || known.starts_with('/'));
+        let is_home = matches!(known.as_str(), "~" | "~/" | "~/*");
+        if is_root || is_home || known.contains(".git/worktrees") {
             return Some(true);
         }
-        if plain && open {
+        if is_top && is_open {
             possible = Some(false);
         }
     }
@@ -195,6 +201,9 @@ fn is_option(word: &Word) -> bool {
 }
 
 fn is_recursive(option: &str) -> bool {
-    !option.starts_with("--") && option.contains(['r', 'R'])
-        || "--recursive".starts_with(option) && option.len() > 3
+    if option.starts_with("--") {
+        // A long option may be abbreviated.
+        return "--recursive".starts_with(option) && option.len() > 3;
+    }
+    option.contains(['r', 'R'])
 }

@@ -166,9 +166,15 @@ impl Variables {
     pub(super) fn add_name(&mut self, raw: &str) {
         let bare = raw.trim_matches(['"', '\'']);
         match bare.split_once('[') {
-            None => self.unclear |= bare.contains(['$', '`', '\\', '{', '*', '?']),
+            None => {
+                if bare.contains(['$', '`', '\\', '{', '*', '?']) {
+                    self.unclear = true;
+                }
+            }
             Some((name, index)) => {
-                self.unclear |= !is_name(name);
+                if !is_name(name) {
+                    self.unclear = true;
+                }
                 self.add_arithmetic(index.strip_suffix(']').unwrap_or(index));
             }
         }
@@ -194,18 +200,13 @@ impl Variables {
             self.lists.insert(name.to_owned());
         }
         // In a list, patterns expand to names of files.
-        let names = if raw.starts_with('(') && raw.contains(['*', '?', '[']) {
-            None
+        let has_pattern = raw.starts_with('(') && raw.contains(['*', '?', '[']);
+        if !has_pattern && let Some(names) = Names::parse(raw) {
+            self.values.entry(name.to_owned()).or_default().extend(names.variables);
+            // If the variable is used, the output of the programs in its value is used.
+            self.programs.extend(names.programs);
         } else {
-            Names::parse(raw)
-        };
-        match names {
-            Some(names) => {
-                self.values.entry(name.to_owned()).or_default().extend(names.variables);
-                // If the variable is used, the output of the programs in its value is used.
-                self.programs.extend(names.programs);
-            }
-            None => drop(self.unknown.insert(name.to_owned())),
+            self.unknown.insert(name.to_owned());
         }
     }
 
@@ -225,15 +226,14 @@ impl Variables {
 
     /// Adds the words that a loop sets a variable to.
     pub(super) fn add_loop(&mut self, name: &str, words: &str) {
+        let in_braces = words.strip_prefix('{').and_then(|words| words.strip_suffix('}'));
         // Braces are only known if they contain numbers. Patterns expand to names of files.
-        match words
-            .strip_prefix('{')
-            .and_then(|words| words.strip_suffix('}'))
-            .filter(|range| is_range(range))
-        {
-            Some(_) => self.add_value(name, ""),
-            None if words.contains(['*', '?', '[']) => self.add_unknown_value(name),
-            None => self.add_value(name, words),
+        if in_braces.is_some_and(is_range) {
+            self.add_value(name, "");
+        } else if words.contains(['*', '?', '[']) {
+            self.add_unknown_value(name);
+        } else {
+            self.add_value(name, words);
         }
     }
 
@@ -256,29 +256,20 @@ impl Variables {
             self.unclear = true;
         }
         for word in arguments.iter().filter(|word| !word.text.starts_with(['-', '+'])) {
-            let (name, value) = word
-                .raw
-                .split_once('=')
-                .map_or((word.raw.as_str(), None), |(name, value)| (name, Some(value)));
-            let name = name
-                .trim_start_matches(['"', '\''])
-                .trim_end_matches('+')
-                .split('[')
-                .next()
-                .unwrap_or_default()
-                .to_owned();
-            self.any |= !is_name(&name);
+            let (target, value) = word.raw.split_once('=').unwrap_or((word.raw.as_str(), ""));
+            let variable = target.trim_start_matches(['"', '\'']).trim_end_matches('+');
+            let name = variable.split('[').next().unwrap_or_default().to_owned();
+            if !is_name(&name) {
+                self.any = true;
+            }
             if options.contains('i') && applies(Rule::Integer) {
                 self.used.insert(name.clone());
             }
             if options.contains(['a', 'A']) {
                 self.lists.insert(name.clone());
             }
-            let value = value.unwrap_or_default();
-            if !value.starts_with('(')
-                && (word.is_unknown() || word.text.contains(['$', '`']))
-                && applies(Rule::ListText)
-            {
+            let is_expanded = word.is_unknown() || word.text.contains(['$', '`']);
+            if is_expanded && !value.starts_with('(') && applies(Rule::ListText) {
                 self.declared.insert(name);
             }
         }
@@ -297,14 +288,14 @@ impl Variables {
         }
         let mut rest = words;
         while let Some((first, after)) = rest.split_first() {
-            let binary = after
+            let is_before_operator = after
                 .first()
                 .is_some_and(|word| !word.open && BINARY.contains(&word.text.as_str()));
-            let known = !first.is_unknown();
+            let is_known = !first.is_unknown();
             rest = match first.text.as_str() {
-                _ if binary && after.len() >= 2 => &after[2..],
-                "!" | "(" | ")" | "-a" | "-o" if known => after,
-                "-v" if known => {
+                _ if is_before_operator && after.len() >= 2 => &after[2..],
+                "!" | "(" | ")" | "-a" | "-o" if is_known => after,
+                "-v" if is_known => {
                     if let Some(name) = after.first()
                         && applies(Rule::TestName)
                     {
@@ -312,15 +303,15 @@ impl Variables {
                     }
                     after.get(1..).unwrap_or_default()
                 }
-                text if known && text.len() == 2 && text.starts_with('-') => {
+                text if is_known && text.len() == 2 && text.starts_with('-') => {
                     after.get(1..).unwrap_or_default()
                 }
                 _ => {
-                    let alone = after.first().is_none_or(|word| {
+                    let is_alone = after.first().is_none_or(|word| {
                         !word.open && ["-a", "-o", ")"].contains(&word.text.as_str())
                     });
                     // An unknown word before another word may be an operator.
-                    if !known && !alone && applies(Rule::TestWords) {
+                    if !is_known && !is_alone && applies(Rule::TestWords) {
                         self.unclear = true;
                     }
                     after
@@ -331,7 +322,10 @@ impl Variables {
 
     /// Checks whether all texts in arithmetic are known to be harmless.
     pub(super) fn are_harmless(&self) -> bool {
-        if self.unclear || self.any && !self.used.is_empty() {
+        if self.unclear {
+            return false;
+        }
+        if self.any && !self.used.is_empty() {
             return false;
         }
         if self.lists.intersection(&self.declared).next().is_some() {
@@ -340,16 +334,17 @@ impl Variables {
         if applies(Rule::Function) && self.programs.intersection(&self.functions).next().is_some() {
             return false;
         }
-        let mut todo: Vec<_> = self.used.iter().collect();
+        // A value of a variable may name other variables.
+        let mut pending: Vec<_> = self.used.iter().collect();
         let mut seen = BTreeSet::new();
-        while let Some(name) = todo.pop() {
-            let set_by_shell =
+        while let Some(name) = pending.pop() {
+            let is_set_by_shell =
                 SHELL_VARIABLES.contains(&name.as_str()) && applies(Rule::ShellVariable);
-            if set_by_shell || self.unknown.contains(name) {
+            if is_set_by_shell || self.unknown.contains(name) {
                 return false;
             }
             if seen.insert(name) {
-                todo.extend(self.values.get(name).into_iter().flatten());
+                pending.extend(self.values.get(name).into_iter().flatten());
             }
         }
         true
@@ -426,29 +421,36 @@ impl Names {
             }
             '{' => {
                 let end = text.find('}')?;
-                let inner = &text[1..end];
-                let (name, more) = inner.split_at(
-                    inner
-                        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-                        .unwrap_or(inner.len()),
-                );
-                let known = match (name, more) {
-                    // The length of a value or of a list.
-                    ("", more) if more.starts_with('#') => {
-                        is_name(more[1..].trim_end_matches(['[', ']', '@', '*'])) || more == "#"
-                    }
-                    (name, "") if is_name(name) => self.read(name),
-                    (name, more) if is_name(name) && more.starts_with('[') => self.read(inner),
-                    (name, more) if is_name(name) => {
-                        let more = more.strip_prefix(':').unwrap_or(more);
-                        more.starts_with('-') && self.read(name) && self.read(&more[1..])
-                    }
-                    _ => false,
-                };
-                known.then_some(&text[end + 1..])
+                self.read_braces(&text[1..end]).then_some(&text[end + 1..])
             }
             _ => None,
         }
+    }
+
+    /// Reads the text in the braces of `${…}`. Returns whether it is known.
+    fn read_braces(&mut self, inner: &str) -> bool {
+        let end =
+            inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inner.len());
+        let (name, more) = inner.split_at(end);
+        if name.is_empty() {
+            // The length of a value or of a list.
+            let Some(measured) = more.strip_prefix('#') else { return false };
+            return measured.is_empty() || is_name(measured.trim_end_matches(['[', ']', '@', '*']));
+        }
+        if !is_name(name) {
+            return false;
+        }
+        if more.is_empty() {
+            return self.read(name);
+        }
+        if more.starts_with('[') {
+            return self.read(inner);
+        }
+        // A value by default: `${x-1}`, `${x:-1}`.
+        let Some(default) = more.strip_prefix(':').unwrap_or(more).strip_prefix('-') else {
+            return false;
+        };
+        self.read(name) && self.read(default)
     }
 
     /// Reads a command whose output is used. Returns `None` unless the output is a number or a
@@ -459,15 +461,16 @@ impl Names {
         {
             return None;
         }
-        let (before, last) =
-            command.rsplit_once('|').map_or((None, command), |(before, last)| (Some(before), last));
-        let mut words: Vec<&str> = last.split_whitespace().collect();
-        let is_fed = before.is_some()
-            || words.iter().position(|word| *word == "<").is_some_and(|at| at + 2 == words.len());
-        if before.is_none() && is_fed {
+        let is_piped = command.contains('|');
+        let last_command = command.rsplit('|').next().unwrap_or_default();
+        let mut words: Vec<&str> = last_command.split_whitespace().collect();
+        let redirect_at = words.iter().position(|word| *word == "<");
+        let reads_file = !is_piped && redirect_at.is_some_and(|at| at + 2 == words.len());
+        if reads_file {
             words.truncate(words.len() - 2);
         }
-        let plain = match words.as_slice() {
+        let is_fed = is_piped || reads_file;
+        let is_plain = match words.as_slice() {
             ["wc", option] => is_fed && matches!(*option, "-l" | "-w" | "-c" | "-m"),
             ["grep", "-c", pattern] => is_fed && !pattern.starts_with('-'),
             ["nproc"]
@@ -482,7 +485,7 @@ impl Names {
             _ => false,
         };
         self.programs.insert((*words.first()?).to_owned());
-        plain.then_some(())
+        is_plain.then_some(())
     }
 }
 

@@ -191,10 +191,12 @@ impl CarriedChanges {
         }
         let mut exported = BTreeMap::new();
         for variable in variables {
-            let at = variable.iter().position(|byte| *byte == b'=');
-            let (name, value) = variable.split_at(at.ok_or("it has a variable without `=`")?);
-            let texts = (std::str::from_utf8(name), std::str::from_utf8(&value[1..]));
-            let (Ok(name), Ok(value)) = texts else { continue };
+            let sign = variable
+                .iter()
+                .position(|byte| *byte == b'=')
+                .ok_or("it has a variable without `=`")?;
+            let Ok(name) = std::str::from_utf8(&variable[..sign]) else { continue };
+            let Ok(value) = std::str::from_utf8(&variable[sign + 1..]) else { continue };
             if is_carried(name) && exported.insert(name.to_owned(), value.to_owned()).is_some() {
                 return Err("it has a variable twice");
             }
@@ -214,8 +216,8 @@ impl CarriedChanges {
 
 /// Returns the value of a variable in an environment. The last entry applies.
 fn value_of<'a>(environment: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    let found = environment.iter().rev().find(|(known, _)| known == name);
-    found.map(|(_, value)| value.as_str())
+    let entry = environment.iter().rev().find(|(known, _)| known == name);
+    entry.map(|(_, value)| value.as_str())
 }
 
 #[cfg(test)]

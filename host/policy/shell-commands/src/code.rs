@@ -40,12 +40,7 @@ pub(super) fn deletes(name: &str, arguments: &[Word]) -> bool {
         return false;
     }
     let Some(code) = code(name, arguments) else { return false };
-    names(Language::from_program(name), &code.text).iter().any(|used| {
-        let last = used.last();
-        let is_ambiguous = ["delete", "remove", "rm"].contains(&last);
-        DELETING.contains(&last)
-            && (!is_ambiguous || used.before_last().is_some_and(|of| OF_FILES.contains(&of)))
-    })
+    names(Language::from_program(name), &code.text).iter().any(Used::deletes_files)
 }
 
 /// Returns the code in the arguments of an interpreter.
@@ -61,18 +56,7 @@ pub(super) fn code<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w Word> {
         "lua" | "luajit" | "osascript" | "Rscript" | "rscript" | "julia" | "elixir" | "groovy" => {
             &["e", "-eval"]
         }
-        "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => {
-            let mut rest = arguments.iter();
-            while let Some(word) = rest.next() {
-                match word.text.as_str() {
-                    "-f" | "--file" => return None,
-                    "-F" | "-v" => drop(rest.next()),
-                    text if text.starts_with('-') && text.len() > 1 => {}
-                    _ => return Some(word),
-                }
-            }
-            return None;
-        }
+        "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => return awk_code(arguments),
         _ => return None,
     };
     for (at, word) in arguments.iter().enumerate() {
@@ -92,12 +76,24 @@ pub(super) fn code<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w Word> {
             }
         }
         // In a group of short options, the code is the next word, or the text after its letter.
-        if let Some(letter) = letters
-            .iter()
-            .filter(|letter| letter.len() == 1)
-            .find(|letter| option.contains(**letter))
-        {
+        let mut short_letters = letters.iter().filter(|letter| letter.len() == 1);
+        if let Some(letter) = short_letters.find(|letter| option.contains(**letter)) {
             return if option.ends_with(letter) { arguments.get(at + 1) } else { Some(word) };
+        }
+    }
+    None
+}
+
+/// Returns the code in the arguments of `awk`. Returns `None` if the code is in a file.
+fn awk_code(arguments: &[Word]) -> Option<&Word> {
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.text.as_str() {
+            "-f" | "--file" => return None,
+            // The next word is the value of the option.
+            "-F" | "-v" => drop(words.next()),
+            text if text.starts_with('-') && text.len() > 1 => {}
+            _ => return Some(word),
         }
     }
     None
@@ -145,6 +141,27 @@ impl Used {
 
     fn before_last(&self) -> Option<&str> {
         self.path.rsplit('.').nth(1)
+    }
+
+    fn deletes_files(&self) -> bool {
+        let last = self.last();
+        if !DELETING.contains(&last) {
+            return false;
+        }
+        let is_ambiguous = ["delete", "remove", "rm"].contains(&last);
+        !is_ambiguous || self.before_last().is_some_and(|owner| OF_FILES.contains(&owner))
+    }
+
+    /// Checks whether the name starts a program, or hides which names are used.
+    fn starts_programs(&self, language: Language) -> bool {
+        if self.path.split('.').any(|part| STARTING.contains(&part)) {
+            return true;
+        }
+        if self.called && RUNNING.contains(&&*self.path) {
+            return true;
+        }
+        // In other languages, functions are also called without parentheses.
+        language == Language::Other && OTHERS.contains(&self.last())
     }
 }
 
@@ -261,7 +278,7 @@ const RUNNING: [&str; 9] = [
     "vars",
 ];
 
-/// The same in languages in which a function needs no parentheses.
+/// Functions that run code or a program, in languages in which a function needs no parentheses.
 const OTHERS: [&str; 5] = ["class_eval", "eval", "exec", "instance_eval", "send"];
 
 /// Checks whether code may start a program, or hides what it does.
@@ -269,79 +286,87 @@ pub(super) fn starts_programs(name: &str, code: &str) -> bool {
     let language = Language::from_program(name);
     let names = names(language, code);
     if language == Language::Awk {
-        return names.iter().any(|used| matches!(&*used.path, "system") && used.called)
+        return names.iter().any(|used| used.path == "system" && used.called)
             || awk_pipes(&without_texts(code))
             || ["@load", "@include", "@namespace"].iter().any(|word| code.contains(word))
             || calls_by_variable(code);
     }
-    let is_other = language == Language::Other;
-    names.iter().any(|used| {
-        used.path.split('.').any(|part| STARTING.contains(&part))
-            || RUNNING.contains(&&*used.path) && used.called
-            // In other languages, functions are also called without parentheses.
-            || is_other && OTHERS.contains(&used.last())
-    }) || is_other && (code.contains('`') || code.contains("open") && code.contains('|'))
-        || language == Language::JavaScript && loads_modules(code)
+    if names.iter().any(|used| used.starts_programs(language)) {
+        return true;
+    }
+    match language {
+        Language::JavaScript => loads_modules(code),
+        Language::Other => {
+            let may_open_pipe = code.contains("open") && code.contains('|');
+            may_open_pipe || code.contains('`')
+        }
+        Language::Awk | Language::Python => false,
+    }
 }
 
 /// Checks whether JavaScript loads a module that starts programs, or one whose name isn't plain.
 fn loads_modules(code: &str) -> bool {
-    const STARTING: [&str; 5] = ["child_process", "cluster", "inspector", "vm", "worker_threads"];
     ["require", "from", "import", "getBuiltinModule"].iter().any(|word| {
-        code.match_indices(word).any(|(at, _)| {
-            let rest = code[at + word.len()..].trim_start();
-            let is_call = rest.starts_with('(');
-            let rest = rest.trim_start_matches('(').trim_start();
-            let Some(quote) = rest.chars().next().filter(|c| ['"', '\'', '`'].contains(c)) else {
-                return is_call && *word != "from";
-            };
-            let module = rest[1..].split(quote).next().unwrap_or_default();
-            let name = module.strip_prefix("node:").unwrap_or(module);
-            let after = &rest[1 + module.len()..];
-            let is_whole = after
-                .strip_prefix(quote)
-                .is_some_and(|after| !is_call || after.trim_start().starts_with([')', ',']));
-            STARTING.contains(&name) || name.contains(['\\', '$']) || !is_whole
-        })
+        code.match_indices(word).any(|(at, _)| loads_module(word, &code[at + word.len()..]))
     })
+}
+
+/// Checks whether `word`, with this text after it, loads a module that starts programs, or one
+/// whose name isn't plain.
+fn loads_module(word: &str, text: &str) -> bool {
+    const STARTING: [&str; 5] = ["child_process", "cluster", "inspector", "vm", "worker_threads"];
+    let text = text.trim_start();
+    let is_call = text.starts_with('(');
+    let argument = text.trim_start_matches('(').trim_start();
+    let Some(quote @ ('"' | '\'' | '`')) = argument.chars().next() else {
+        return is_call && word != "from";
+    };
+    let module = argument[1..].split(quote).next().unwrap_or_default();
+    let name = module.strip_prefix("node:").unwrap_or(module);
+    if STARTING.contains(&name) || name.contains(['\\', '$']) {
+        return true;
+    }
+    // A text without an end, or with an operator after it, isn't a plain name.
+    let Some(after) = argument[1 + module.len()..].strip_prefix(quote) else { return true };
+    is_call && !after.trim_start().starts_with([')', ','])
 }
 
 /// Checks whether `awk` code calls a function whose name is in a variable: `@name(x)`.
 fn calls_by_variable(code: &str) -> bool {
     code.match_indices('@').any(|(at, _)| {
-        let rest = &code[at + 1..];
-        let name = rest.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
-        name.len() < rest.len() && name.starts_with('(')
+        let after_at = &code[at + 1..];
+        let after_name = after_at.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+        let has_name = after_name.len() < after_at.len();
+        has_name && after_name.starts_with('(')
     })
 }
 
-/// `awk` code whose texts are empty.
+/// Returns `awk` code whose texts are empty.
 fn without_texts(code: &str) -> String {
     let chars: Vec<char> = code.chars().collect();
-    let mut left = String::new();
+    let mut shortened = String::new();
     let mut at = 0;
     while at < chars.len() {
         let is_text = chars[at] == '"';
         let end = if is_text { text_end(&chars, at) } else { at + 1 };
         if is_text && end > at + 1 {
-            left.push_str("\"\"");
+            shortened.push_str("\"\"");
         } else {
-            left.push(chars[at]);
+            shortened.push(chars[at]);
         }
         at = end;
     }
-    left
+    shortened
 }
 
 /// Checks whether `awk` code pipes to a program: `print | "sort"`.
 fn awk_pipes(code: &str) -> bool {
     let mut rest = code;
     while let Some((before, after)) = rest.split_once('|') {
-        if !after.starts_with('|')
-            && !before.ends_with('|')
-            && (after.trim_start().starts_with(['"', '&'])
-                || after.trim_start().starts_with("getline"))
-        {
+        let is_or = after.starts_with('|') || before.ends_with('|');
+        let next = after.trim_start();
+        let is_pipe = next.starts_with(['"', '&']) || next.starts_with("getline");
+        if is_pipe && !is_or {
             return true;
         }
         rest = after;

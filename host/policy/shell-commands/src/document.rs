@@ -23,33 +23,33 @@ pub(super) fn check(node: Node<'_>, source: &str) -> Result<Vec<String>, &'stati
         return Err(NO_END);
     };
     let tabs = child(&children, "<<-").is_some();
-    let raw = &source[start.byte_range()];
-    let quoted = raw.contains(['\'', '"', '\\']);
-    let delimiter = match delimiter(raw) {
-        Some(delimiter) if !delimiter.is_empty() => delimiter,
-        _ => return Err(NO_END),
-    };
+    let written_delimiter = &source[start.byte_range()];
+    let quoted = written_delimiter.contains(['\'', '"', '\\']);
+    let delimiter = without_quotes(written_delimiter).ok_or(NO_END)?;
+    if delimiter.is_empty() {
+        return Err(NO_END);
+    }
+
     // The document begins on the line after `<<`.
     let body_start = source[start.end_byte()..].find('\n').ok_or(NO_END)? + start.end_byte() + 1;
     let line_continues = source[start.end_byte()..body_start - 1].ends_with('\\');
     let before_body = children.iter().take_while(|child| child.id() != body.id());
-    if line_continues
-        || before_body
-            .filter(|child| child.kind() != "\n")
-            .any(|child| child.end_byte() > body_start)
-    {
+    let mut signs = before_body.filter(|child| child.kind() != "\n");
+    if line_continues || signs.any(|child| child.end_byte() > body_start) {
         return Err(NO_END);
     }
-    let (text, closed) = lines(&source[body_start..], &delimiter, tabs, !quoted).ok_or(NO_END)?;
-    if source[body_start..body_start + closed].trim_end_matches('\n').len() + body_start
-        != end.end_byte()
-    {
+
+    let (text_length, whole_length) =
+        lines(&source[body_start..], &delimiter, tabs, !quoted).ok_or(NO_END)?;
+    let whole = source[body_start..body_start + whole_length].trim_end_matches('\n');
+    if body_start + whole.len() != end.end_byte() {
         return Err(NO_END);
     }
     if quoted {
         return Ok(Vec::new());
     }
-    let text = &source[body_start..body_start + text];
+
+    let text = &source[body_start..body_start + text_length];
     let mut cursor = body.walk();
     let mut spans = body
         .children(&mut cursor)
@@ -64,7 +64,7 @@ fn child<'t>(children: &[Node<'t>], kind: &str) -> Option<Node<'t>> {
 
 /// Returns the word that ends a here-document, without its quotes. Returns `None` if it has
 /// characters that shells treat specially.
-fn delimiter(raw: &str) -> Option<String> {
+fn without_quotes(raw: &str) -> Option<String> {
     let mut text = String::new();
     let mut letters = raw.chars();
     let mut quote = None;
@@ -72,7 +72,10 @@ fn delimiter(raw: &str) -> Option<String> {
         match (c, quote) {
             ('\'' | '"', None) => quote = Some(c),
             (c, Some(open)) if c == open => quote = None,
-            ('\\', None) => text.push(letters.next().filter(|c| *c != '\n')?),
+            ('\\', None) => match letters.next() {
+                None | Some('\n') => return None,
+                Some(c) => text.push(c),
+            },
             ('\\' | '\n', _) | ('$' | '`' | '(' | ')' | ';' | '&' | '|' | '<' | '>', None) => {
                 return None;
             }
@@ -82,8 +85,8 @@ fn delimiter(raw: &str) -> Option<String> {
     quote.is_none().then_some(text)
 }
 
-/// Returns the length of a here-document's text, without and with the line that ends it.
-/// `joins_lines`: a backslash at the end of a line continues it.
+/// Returns the length of a here-document's text, without and with the line that ends it. If
+/// `joins_lines`, a backslash at the end of a line continues it.
 fn lines(text: &str, delimiter: &str, tabs: bool, joins_lines: bool) -> Option<(usize, usize)> {
     let mut at = 0;
     let mut line_start = 0;
@@ -203,11 +206,11 @@ mod tests {
 
     #[test]
     fn delimiter_loses_its_quotes() {
-        assert_eq!(delimiter("'E F'").as_deref(), Some("E F"));
-        assert_eq!(delimiter("\\EOF").as_deref(), Some("EOF"));
-        assert_eq!(delimiter("E\"O\"F").as_deref(), Some("EOF"));
+        assert_eq!(without_quotes("'E F'").as_deref(), Some("E F"));
+        assert_eq!(without_quotes("\\EOF").as_deref(), Some("EOF"));
+        assert_eq!(without_quotes("E\"O\"F").as_deref(), Some("EOF"));
         for unclear in ["$A", "'E", "E`x`", "a;"] {
-            assert_eq!(delimiter(unclear), None, "{unclear}");
+            assert_eq!(without_quotes(unclear), None, "{unclear}");
         }
     }
 }

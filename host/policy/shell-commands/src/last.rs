@@ -11,34 +11,30 @@ use super::wrappers::{Started, named};
 const MAX_DEPTH: usize = 4;
 
 /// Returns the command in one line, without variables, wrappers and the folder of its program; and
-/// whether no other command writes to its output. Returns `None` if it isn't known.
+/// whether no other command writes to its output. Returns `None` if the command isn't known.
 pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
     let mut words = part.words.clone();
     for _ in 0..MAX_DEPTH {
-        let (program, arguments) =
-            words.split_first().filter(|(program, _)| !program.is_unknown())?;
+        let (program, arguments) = words.split_first()?;
+        if program.is_unknown() {
+            return None;
+        }
         let name = program.text.rsplit('/').next().unwrap_or_default();
-        if let Some(script) = script(name, arguments) {
-            let (part, inner) =
-                parse(&script, &mut MAX_STEPS.clone(), &mut Variables::default()).last?;
-            (words, alone) = (part.words, alone && inner);
+        if let Some(script) = shell_script(name, arguments) {
+            let parsed = parse(script, &mut MAX_STEPS.clone(), &mut Variables::default());
+            let (inner_part, inner_alone) = parsed.last?;
+            words = inner_part.words;
+            alone = alone && inner_alone;
             continue;
         }
         if let Some(command) = find_command(name, arguments) {
             words = command;
             continue;
         }
-        let Some(wrapper) =
-            named(name).filter(|wrapper| !["parallel", "ssh"].contains(&wrapper.name))
-        else {
-            let arguments =
-                arguments.iter().map(|word| if word.is_unknown() { &word.raw } else { &word.text });
-            let line = std::iter::once(name)
-                .chain(arguments.map(String::as_str))
-                .collect::<Vec<_>>()
-                .join(" ");
-            return (!name.is_empty())
-                .then(|| (line.split_whitespace().collect::<Vec<_>>().join(" "), alone));
+        let wrapper = match named(name) {
+            Some(wrapper) if !["parallel", "ssh"].contains(&wrapper.name) => wrapper,
+            _ if name.is_empty() => return None,
+            _ => return Some((to_line(name, arguments), alone)),
         };
         match wrapper.started(arguments) {
             Started::Words { command, .. } if !command.is_empty() => words = command.to_vec(),
@@ -48,24 +44,39 @@ pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
     None
 }
 
+/// Writes a command with one space between its words.
+fn to_line(name: &str, arguments: &[Word]) -> String {
+    let mut texts: Vec<&str> = name.split_whitespace().collect();
+    for word in arguments {
+        let text = if word.is_unknown() { &word.raw } else { &word.text };
+        texts.extend(text.split_whitespace());
+    }
+    texts.join(" ")
+}
+
 /// Returns the command that `find` runs for each file: `find . -name '*.rs' -exec cat {} +`.
 fn find_command(name: &str, arguments: &[Word]) -> Option<Vec<Word>> {
+    if name != "find" {
+        return None;
+    }
     let at = arguments
         .iter()
         .position(|word| ["-exec", "-execdir", "-ok", "-okdir"].contains(&word.text.as_str()))?;
     let command =
         arguments[at + 1..].iter().take_while(|word| ![";", "+"].contains(&word.text.as_str()));
-    (name == "find").then(|| command.cloned().collect())
+    Some(command.cloned().collect())
 }
 
 /// Returns the script in the arguments of a shell: `bash -lc '…'`.
-fn script(name: &str, arguments: &[Word]) -> Option<String> {
+fn shell_script<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w str> {
     let [option, script, ..] = arguments else { return None };
-    let takes = SHELLS.contains(&name)
-        && option.text.starts_with('-')
+    let takes_script = option.text.starts_with('-')
         && option.text.ends_with('c')
         && !option.text.starts_with("--");
-    (takes && !script.is_unknown()).then(|| script.text.clone())
+    if !takes_script || !SHELLS.contains(&name) || script.is_unknown() {
+        return None;
+    }
+    Some(&script.text)
 }
 
 #[cfg(test)]

@@ -129,19 +129,18 @@ impl CommandAnalysis {
 }
 
 fn explain(simple: &SimpleCommand) -> Explanation {
-    let notes: Vec<&str> = simple
-        .needs_network
-        .then_some("needs the network")
-        .into_iter()
-        .chain(simple.destructive)
-        .collect();
-    let more = notes.join(", ");
+    let mut notes = Vec::new();
+    if simple.needs_network {
+        notes.push("needs the network");
+    }
+    notes.extend(simple.destructive);
+
     let mut text = neutral_line(cut(&simple.text, MAX_LINE_BYTES));
     if simple.text.len() > MAX_LINE_BYTES {
         text.push('…');
     }
-    if !more.is_empty() {
-        text = format!("{text} ({more})");
+    if !notes.is_empty() {
+        text = format!("{text} ({})", notes.join(", "));
     }
     Explanation { class: Some(simple.class), text }
 }
@@ -171,10 +170,15 @@ pub fn last_command(text: &str) -> Option<LastCommand> {
 
 /// Returns the command line that runs a program with arguments. Words are quoted if necessary.
 pub fn command_line<'w>(words: impl IntoIterator<Item = &'w String>) -> String {
-    let quote = |word: &'w String| {
-        shlex::try_quote(word).map_or_else(|_| word.replace('\0', ""), |quoted| quoted.into_owned())
-    };
-    words.into_iter().map(quote).collect::<Vec<_>>().join(" ")
+    words.into_iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn quote(word: &str) -> String {
+    match shlex::try_quote(word) {
+        Ok(quoted) => quoted.into_owned(),
+        // A word can't have a zero byte.
+        Err(_) => word.replace('\0', ""),
+    }
 }
 
 /// A command that was read.
@@ -200,27 +204,29 @@ impl Command {
     /// a person use the same text.
     pub fn read(text: &str) -> Arc<Self> {
         static LAST: Mutex<VecDeque<(String, Arc<Command>)>> = Mutex::new(VecDeque::new());
-        let known = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, command)) = known().iter().find(|(known, _)| known == text) {
+        let remembered = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, command)) = remembered.iter().find(|(known, _)| known == text) {
             return Arc::clone(command);
         }
+        // Other commands are read meanwhile.
+        drop(remembered);
         let command = Arc::new(Self::parse(text));
-        let mut known = known();
-        known.truncate(MAX_REMEMBERED - 1);
-        known.push_front((text.to_owned(), Arc::clone(&command)));
+        let mut remembered = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        remembered.truncate(MAX_REMEMBERED - 1);
+        remembered.push_front((text.to_owned(), Arc::clone(&command)));
         command
     }
 
     fn parse(text: &str) -> Self {
         let Reading { programs, redirects, texts, unclear, substitutes, bomb, last, .. } =
             Reading::expand(text);
-        let bomb = bomb.then_some("it is a fork bomb: a function in it starts itself twice");
+        let bomb_reason = bomb.then_some("it is a fork bomb: a function in it starts itself twice");
+        let unclear = unclear.or(bomb_reason);
         // Nothing was read of a text that is too long, so it isn't searched for words either.
         let whole = if programs.is_empty() { String::new() } else { text.to_owned() };
-        let last = last
-            .and_then(|(part, alone)| last::line(&part, alone))
-            .map(|(line, alone)| LastCommand { line, alone });
-        Self { texts, whole, programs, redirects, unclear: unclear.or(bomb), substitutes, last }
+        let last_line = last.and_then(|(part, alone)| last::line(&part, alone));
+        let last = last_line.map(|(line, alone)| LastCommand { line, alone });
+        Self { texts, whole, programs, redirects, unclear, substitutes, last }
     }
 
     /// Returns each program in it as written, with its other spellings: rules about `git push` are
@@ -236,10 +242,10 @@ impl Command {
         let texts = programs
             .flat_map(|program| program.spellings.iter().chain(std::iter::once(&program.text)));
         texts.filter_map(|text| {
-            let (name, rest) =
-                text.strip_prefix("git ")?.split_once(' ').unwrap_or((&text[4..], ""));
-            let may_be = !name.starts_with('-') && !options::GIT_COMMANDS.contains(&name);
-            may_be.then(|| (name.to_owned(), rest.to_owned()))
+            let after_git = text.strip_prefix("git ")?;
+            let (name, arguments) = after_git.split_once(' ').unwrap_or((after_git, ""));
+            let may_be_alias = !name.starts_with('-') && !options::GIT_COMMANDS.contains(&name);
+            may_be_alias.then(|| (name.to_owned(), arguments.to_owned()))
         })
     }
 
@@ -260,7 +266,8 @@ impl Command {
         self.highest(risk::risk)
     }
 
-    /// Returns the same for a command in a sandbox whose changes in files can be undone.
+    /// Returns the highest risk as [`risk`](Self::risk) does, for a command in a sandbox whose
+    /// changes in files can be undone.
     pub fn risk_if_undoable(&self) -> (Risk, String) {
         self.highest(risk::risk_if_undoable)
     }
@@ -271,46 +278,51 @@ impl Command {
         let files = self.redirects.iter().map(|file| {
             (risk::risk_of_writing(file), format!("{} {}", file.sign(), file.target.text))
         });
-        // Of several with the same risk, the first.
-        programs.chain(files).fold((Risk::Low, String::new()), |highest, next| {
-            if next.0 > highest.0 { next } else { highest }
-        })
+        let mut highest = (Risk::Low, String::new());
+        for part in programs.chain(files) {
+            // Of several parts with the same risk, the first one counts.
+            if part.0 > highest.0 {
+                highest = part;
+            }
+        }
+        highest
     }
 
     /// Returns the first program in it that isn't in `only`. Commands that only change the shell
     /// itself don't count.
     pub fn beside(&self, only: &[String]) -> Option<&str> {
-        let allowed = |name: &str| only.iter().any(|one| one.eq_ignore_ascii_case(name));
-        let mut programs = self.programs.iter().filter(|program| program.certain);
-        programs
-            .find(|program| !allowed(&program.name) && !is_built_in(program))
-            .map(|program| program.name.as_str())
+        for program in self.programs.iter().filter(|program| program.certain) {
+            let is_allowed = only.iter().any(|name| name.eq_ignore_ascii_case(&program.name));
+            if !is_allowed && !is_built_in(program) {
+                return Some(&program.name);
+            }
+        }
+        None
     }
 
     fn analysis(&self) -> CommandAnalysis {
-        let simple = |program: &Program| SimpleCommand {
-            text: program.text.clone(),
-            program: program.name.clone(),
-            class: risk::risk(program, &self.whole),
-            destructive: risk::destroys(program, &self.whole),
-            needs_network: network::needs_network(program),
-        };
-        let file = |redirect: &Redirect| {
+        let mut commands = Vec::new();
+        for program in &self.programs {
+            commands.push(SimpleCommand {
+                text: program.text.clone(),
+                program: program.name.clone(),
+                class: risk::risk(program, &self.whole),
+                destructive: risk::destroys(program, &self.whole),
+                needs_network: network::needs_network(program),
+            });
+        }
+        for redirect in &self.redirects {
             let needs_network = network::is_socket(&redirect.target.text);
-            (redirect.writes || needs_network).then(|| SimpleCommand {
-                text: format!("{} {}", redirect.sign(), redirect.target.raw),
-                program: String::new(),
-                class: risk::risk_of_writing(redirect),
-                destructive: risk::overwrites(redirect),
-                needs_network,
-            })
-        };
-        let commands = self
-            .programs
-            .iter()
-            .map(simple)
-            .chain(self.redirects.iter().filter_map(file))
-            .collect();
+            if redirect.writes || needs_network {
+                commands.push(SimpleCommand {
+                    text: format!("{} {}", redirect.sign(), redirect.target.raw),
+                    program: String::new(),
+                    class: risk::risk_of_writing(redirect),
+                    destructive: risk::overwrites(redirect),
+                    needs_network,
+                });
+            }
+        }
         CommandAnalysis { commands, unresolved: self.unclear, substitutes: self.substitutes }
     }
 }

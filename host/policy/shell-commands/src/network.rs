@@ -127,71 +127,83 @@ const NETWORK_WITH: &[(&[&str], &[&str])] = &[
 
 /// Checks whether a program with its arguments is known to need the network.
 pub(super) fn needs_network(program: &Program) -> bool {
-    let Program { name, arguments, .. } = program;
+    let name = program.name.as_str();
+    let arguments = program.arguments.as_slice();
     let command = subcommand(name, arguments).map(|at| arguments[at].text.as_str());
-    NETWORK.contains(&name.as_str())
-        || NETWORK_FOR.iter().any(|(programs, commands)| {
-            programs.contains(&name.as_str()) && command.is_some_and(|it| commands.contains(&it))
-        })
-        || fetched_package(name, arguments)
-        || ["docker", "podman", "nerdctl"].contains(&name.as_str())
-            && command.is_some_and(|it| ["compose", "container"].contains(&it))
-            && takes(arguments, &["up", "run", "create"])
-        || NETWORK_WITH
-            .iter()
-            .any(|(programs, words)| programs.contains(&name.as_str()) && takes(arguments, words))
-        || name == "yarn" && arguments.is_empty()
-        || name == "rsync"
-            && arguments.iter().any(|word| !word.text.starts_with('-') && is_remote(word))
-        || name == "git"
-            && (has_word(arguments, "submodule")
-                && (has_word(arguments, "update") || has_word(arguments, "add"))
-                || has_word(arguments, "remote") && has_word(arguments, "update"))
-        || name == "go"
-            && has_word(arguments, "mod")
-            && (has_word(arguments, "download") || has_word(arguments, "tidy"))
-        || name.starts_with("python")
-            && has_word(arguments, "-m")
-            && has_word(arguments, "pip")
-            && (has_word(arguments, "install") || has_word(arguments, "download"))
+    let has_listed_command = NETWORK_FOR.iter().any(|(programs, commands)| {
+        programs.contains(&name) && command.is_some_and(|command| commands.contains(&command))
+    });
+    let has_listed_argument = NETWORK_WITH
+        .iter()
+        .any(|(programs, words)| programs.contains(&name) && takes(arguments, words));
+    NETWORK.contains(&name)
+        || has_listed_command
+        || has_listed_argument
+        || fetches_package(name, arguments)
+        || has_network_arguments(name, command, arguments)
         || arguments.iter().any(|word| is_socket(&word.text))
+}
+
+/// Checks whether a program needs the network because of several of its arguments, or of none.
+fn has_network_arguments(name: &str, command: Option<&str>, arguments: &[Word]) -> bool {
+    match name {
+        "docker" | "podman" | "nerdctl" => {
+            matches!(command, Some("compose" | "container"))
+                && takes(arguments, &["up", "run", "create"])
+        }
+        "yarn" => arguments.is_empty(),
+        "rsync" => arguments.iter().any(|word| !word.text.starts_with('-') && is_remote(word)),
+        "git" if has_word(arguments, "submodule") && takes(arguments, &["update", "add"]) => true,
+        "git" => has_word(arguments, "remote") && has_word(arguments, "update"),
+        "go" => has_word(arguments, "mod") && takes(arguments, &["download", "tidy"]),
+        _ if name.starts_with("python") => {
+            has_word(arguments, "-m")
+                && has_word(arguments, "pip")
+                && takes(arguments, &["install", "download"])
+        }
+        _ => false,
+    }
 }
 
 /// Checks whether a word is an address, or a path on another machine.
 fn is_remote(word: &Word) -> bool {
-    word.text.contains("://")
-        || word
-            .text
-            .split_once(':')
-            .is_some_and(|(host, _)| !host.is_empty() && !host.contains('/'))
+    if word.text.contains("://") {
+        return true;
+    }
+    let Some((host, _)) = word.text.split_once(':') else { return false };
+    !host.is_empty() && !host.contains('/')
 }
 
 /// Checks whether a program starts a package that it fetches: `npx create-app`, `npm exec --
 /// tool@2`.
-fn fetched_package(name: &str, arguments: &[Word]) -> bool {
+fn fetches_package(name: &str, mut arguments: &[Word]) -> bool {
     let Some((_, commands)) = PACKAGE_RUNNERS.iter().find(|(names, _)| names.contains(&name))
     else {
         return false;
     };
-    let arguments = match subcommand(name, arguments).map(|at| (at, arguments[at].text.as_str())) {
-        _ if commands.is_empty() => arguments,
-        Some((at, command)) if commands.contains(&command) => &arguments[at + 1..],
-        _ => return false,
-    };
-    // Its own options come before the package.
-    let mut own = arguments
-        .iter()
-        .take_while(|word| word.text.starts_with('-'))
-        .map(|word| word.text.as_str());
-    let package = arguments.iter().find(|word| !word.text.starts_with('-'));
-    own.any(|word| {
-        let option = word.split_once('=').map_or(word, |(option, _)| option);
+    if !commands.is_empty() {
+        let Some(at) = subcommand(name, arguments) else { return false };
+        if !commands.contains(&arguments[at].text.as_str()) {
+            return false;
+        }
+        arguments = &arguments[at + 1..];
+    }
+
+    // The options of the program come before the package.
+    let mut options = arguments.iter().take_while(|word| word.text.starts_with('-'));
+    let may_install = options.any(|word| {
+        let option = word.text.split('=').next().unwrap_or_default();
         ["-y", "--yes", "-p", "--package"].contains(&option)
-    }) || package.is_some_and(|package| {
-        // `@scope/name@version`
-        let name = package.text.rsplit('/').next().unwrap_or_default();
-        name.starts_with("create-") || name.contains('@') || package.text.contains(':')
-    })
+    });
+    if may_install {
+        return true;
+    }
+    let Some(package) = arguments.iter().find(|word| !word.text.starts_with('-')) else {
+        return false;
+    };
+    // `@scope/name@version`
+    let package_name = package.text.rsplit('/').next().unwrap_or_default();
+    package_name.starts_with("create-") || package_name.contains('@') || package.text.contains(':')
 }
 
 /// Checks whether a shell opens a network connection for this path.

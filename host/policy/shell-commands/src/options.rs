@@ -404,26 +404,29 @@ const OPTIONS: &[Options] = &[
 ];
 
 /// Returns the arguments of a program in each reading without the options before its subcommand,
-/// and without those between that and the next word. Empty: there is no option. `None`: there are
-/// more readings than are tried.
+/// and without those between that and the next word. Without an option, there is no reading.
+/// Returns `None` if there are more readings than are tried.
 pub(super) fn without_options<'w>(
     program: &str,
     arguments: &'w [Word],
 ) -> Option<Vec<Vec<&'w Word>>> {
     let options = OPTIONS.iter().find(|options| options.programs.contains(&program));
     let mut readings = Vec::new();
-    for first in starts(program, options, arguments) {
+    for first in possible_subcommands(program, options, arguments) {
         let rest = &arguments[first + 1..];
-        let seconds = starts(program, options, rest);
+        let seconds = possible_subcommands(program, options, rest);
         if readings.len() + seconds.len() >= MAX_READINGS {
             return None;
         }
-        let head = std::iter::once(&arguments[first]);
+        let command = std::iter::once(&arguments[first]);
         if first > 0 {
-            readings.push(head.clone().chain(rest).collect());
+            readings.push(command.clone().chain(rest).collect());
         }
-        let skipped = seconds.into_iter().filter(|second| *second > 0);
-        readings.extend(skipped.map(|second| head.clone().chain(&rest[second..]).collect()));
+        for second in seconds {
+            if second > 0 {
+                readings.push(command.clone().chain(&rest[second..]).collect());
+            }
+        }
     }
     Some(readings)
 }
@@ -443,29 +446,34 @@ pub(super) fn subcommand(program: &str, arguments: &[Word]) -> Option<usize> {
 }
 
 impl Options {
-    /// Checks whether an option takes the next word. `None`: it isn't known.
+    /// Checks whether an option takes the next word. Returns `None` if the option isn't known.
     fn takes_next(&self, word: &str) -> Option<bool> {
         if self.values.contains(&word) {
             return Some(true);
         }
-        let is_known = self.flags.contains(&word)
-            || word.starts_with('-') && word.contains('=')
-            || self.values.iter().any(|option| {
-                // The value is in the same word: `--context=x`, `-nprod`.
-                option.len() == 2 && option.starts_with('-') && word.starts_with(*option)
-            });
+        // The value is in the same word: `--context=x`, `-nprod`.
+        let has_long_value = word.starts_with('-') && word.contains('=');
+        let mut short_options =
+            self.values.iter().filter(|option| option.len() == 2 && option.starts_with('-'));
+        let has_short_value = short_options.any(|option| word.starts_with(*option));
+        let is_known = self.flags.contains(&word) || has_long_value || has_short_value;
         is_known.then_some(false)
     }
 }
 
-/// `cargo +nightly` chooses a toolchain.
 fn is_option(program: &str, word: &str) -> bool {
-    word.starts_with('-') && word.len() > 1 || program == "cargo" && word.starts_with('+')
+    // `cargo +nightly` chooses a toolchain.
+    let is_toolchain = program == "cargo" && word.starts_with('+');
+    is_toolchain || (word.starts_with('-') && word.len() > 1)
 }
 
-/// Where the first word may be that is neither an option nor the value of one.
-fn starts(program: &str, options: Option<&Options>, arguments: &[Word]) -> Vec<usize> {
-    let mut found = Vec::new();
+/// Returns each index where the first word may be that is neither an option nor the value of one.
+fn possible_subcommands(
+    program: &str,
+    options: Option<&Options>,
+    arguments: &[Word],
+) -> Vec<usize> {
+    let mut indexes = Vec::new();
     let mut at = 0;
     // After an option that isn't known, each word may be the value of one.
     let mut is_open = false;
@@ -477,11 +485,13 @@ fn starts(program: &str, options: Option<&Options>, arguments: &[Word]) -> Vec<u
             continue;
         }
         if is_option(program, text) {
-            is_open |= takes_next.is_none() && !text.starts_with('+') && !text.contains('=');
+            let may_take_next =
+                takes_next.is_none() && !text.starts_with('+') && !text.contains('=');
+            is_open = is_open || may_take_next;
             at += 1;
             continue;
         }
-        found.push(at);
+        indexes.push(at);
         // The word after an unknown option is its value, or the subcommand.
         let follows_option = at > 0 && is_option(program, &arguments[at - 1].text);
         if !is_open || !follows_option {
@@ -489,7 +499,7 @@ fn starts(program: &str, options: Option<&Options>, arguments: &[Word]) -> Vec<u
         }
         at += 1;
     }
-    found
+    indexes
 }
 
 #[cfg(test)]

@@ -27,8 +27,8 @@ pub(super) struct Typescript {
 }
 
 impl Typescript {
-    /// Reads the arguments of `script`. `None`: it isn't known what they mean. Without a command,
-    /// it starts a shell that reads its input.
+    /// Reads the arguments of `script`. Returns `None` if their meaning isn't known. Without a
+    /// command, `script` starts a shell that reads its input.
     pub(super) fn read(arguments: &[Word]) -> Option<Self> {
         const COMMAND: [&str; 2] = ["-c", "--command"];
         const FILES: [&str; 8] =
@@ -50,29 +50,29 @@ impl Typescript {
                 }
                 continue;
             }
-            let (option, value) = if text.starts_with("--") {
-                let (name, value) =
-                    text.split_once('=').map_or((text, None), |it| (it.0, Some(it.1)));
-                (name.to_owned(), value)
+            let (option, attached) = if text.starts_with("--") {
+                let (name, attached) = split_value(text);
+                (name.to_owned(), attached)
             } else {
                 // Options without a value may come before one in the same word.
-                let value =
-                    text[1..].find(|letter: char| !FLAGS.contains(&format!("-{letter}").as_str()));
-                match value {
-                    None if word.open => return None,
-                    None => continue,
-                    Some(at) => {
-                        let letter = text[1 + at..].chars().next()?;
-                        let value = &text[1 + at + letter.len_utf8()..];
-                        (format!("-{letter}"), Some(value).filter(|value| !value.is_empty()))
+                let letters = &text[1..];
+                let option_at =
+                    letters.find(|letter: char| !FLAGS.contains(&format!("-{letter}").as_str()));
+                let Some(option_at) = option_at else {
+                    if word.open {
+                        return None;
                     }
-                }
+                    continue;
+                };
+                let letter = letters[option_at..].chars().next()?;
+                let after = &letters[option_at + letter.len_utf8()..];
+                (format!("-{letter}"), if after.is_empty() { None } else { Some(after) })
             };
-            if FLAGS.contains(&option.as_str()) && value.is_none() && !word.open {
+            if FLAGS.contains(&option.as_str()) && attached.is_none() && !word.open {
                 continue;
             }
-            let value = match value {
-                Some(value) => Word { text: value.to_owned(), ..word.clone() },
+            let value = match attached {
+                Some(attached) => Word { text: attached.to_owned(), ..word.clone() },
                 None if word.open => return None,
                 None => words.next()?.clone(),
             };
@@ -91,6 +91,14 @@ impl Typescript {
             typescript.files.push(file.cloned().unwrap_or_else(|| Word::plain("typescript")));
         }
         Some(typescript)
+    }
+}
+
+/// Splits an option from its value after `=`.
+fn split_value(word: &str) -> (&str, Option<&str>) {
+    match word.split_once('=') {
+        Some((option, value)) => (option, Some(value)),
+        None => (word, None),
     }
 }
 
@@ -174,20 +182,19 @@ const GIT_FILES: &[&str] = &[
 pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
     let mut starts = Starts::default();
     for (_, options) in OPTIONS.iter().filter(|(names, _)| names.contains(&name)) {
-        options.iter().for_each(|option| values(option, arguments, &mut starts.scripts));
+        for option in *options {
+            add_values(option, arguments, &mut starts.scripts);
+        }
     }
     match name {
         "git" => git(arguments, &mut starts),
         "tar" | "bsdtar" | "gtar" => {
             for word in arguments {
-                let Some((_, action)) = word
-                    .text
-                    .split_once("exec=")
-                    .filter(|(before, _)| before.contains("checkpoint") || before.is_empty())
-                else {
-                    continue;
-                };
-                starts.scripts.push(Word { text: action.to_owned(), ..word.clone() });
+                if let Some((before, action)) = word.text.split_once("exec=")
+                    && (before.contains("checkpoint") || before.is_empty())
+                {
+                    starts.scripts.push(Word { text: action.to_owned(), ..word.clone() });
+                }
             }
         }
         "make" | "gmake" => {
@@ -217,15 +224,13 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
         "socat" => {
             for word in arguments {
                 let lower = word.text.to_lowercase();
-                if let Some(at) = ["exec:", "system:", "shell:"]
+                let command_at = ["exec:", "system:", "shell:"]
                     .iter()
-                    .find_map(|mark| lower.find(mark).map(|at| at + mark.len()))
+                    .find_map(|mark| lower.find(mark).map(|at| at + mark.len()));
+                if let Some(command_at) = command_at
+                    && let Some(text) = word.text.get(command_at..)
                 {
-                    starts.scripts.extend(
-                        word.text
-                            .get(at..)
-                            .map(|text| Word { text: text.to_owned(), ..word.clone() }),
-                    );
+                    starts.scripts.push(Word { text: text.to_owned(), ..word.clone() });
                 }
             }
         }
@@ -298,7 +303,8 @@ fn escapes_client(word: &Word) -> bool {
         || text.starts_with("system ")
 }
 
-/// The commands for a debugger. Only a few are known to start nothing but the debugged program.
+/// Adds the programs that the commands for a debugger start. Only a few commands are known to start
+/// nothing but the debugged program.
 fn debugger(arguments: &[Word], starts: &mut Starts) {
     const OPTIONS: [&str; 12] = [
         "-ex",
@@ -339,26 +345,21 @@ fn debugger(arguments: &[Word], starts: &mut Starts) {
         "break",
     ];
     for (at, word) in arguments.iter().enumerate() {
-        let (option, attached) = word
-            .text
-            .split_once('=')
-            .map_or((word.text.as_str(), None), |(option, value)| (option, Some(value)));
+        let (option, attached) = split_value(&word.text);
         if !OPTIONS.contains(&option) {
             continue;
         }
-        let command = attached
-            .or_else(|| arguments.get(at + 1).map(|word| word.text.as_str()))
-            .unwrap_or_default()
-            .trim_start();
-        if let Some(script) = command
-            .strip_prefix("shell ")
-            .or_else(|| command.strip_prefix('!'))
-            .filter(|script| !script.contains(UNKNOWN))
+        let next = arguments.get(at + 1).map(|word| word.text.as_str());
+        let command = attached.or(next).unwrap_or_default().trim_start();
+        let script = command.strip_prefix("shell ").or_else(|| command.strip_prefix('!'));
+        if let Some(script) = script
+            && !script.contains(UNKNOWN)
         {
             starts.scripts.push(Word::plain(script));
-        } else if !HARMLESS.contains(&command.split_whitespace().next().unwrap_or_default())
-            || command.contains(['$', '(', '|', UNKNOWN])
-        {
+            continue;
+        }
+        let name = command.split_whitespace().next().unwrap_or_default();
+        if !HARMLESS.contains(&name) || command.contains(['$', '(', '|', UNKNOWN]) {
             starts.unclear = Some("it gives a debugger a command that may start a program");
         }
     }
@@ -369,83 +370,105 @@ fn debugger(arguments: &[Word], starts: &mut Starts) {
 fn sed_starts(script: &str) -> bool {
     script.split([';', '\n', '{', '}']).any(|command| {
         let command = command.trim();
-        let action =
+        let after_lines =
             command.trim_start_matches(|c: char| c.is_ascii_digit() || "$,!~+ ".contains(c));
-        let action = match action.strip_prefix('/') {
+        let action = match after_lines.strip_prefix('/') {
             Some(pattern) => {
                 pattern.rsplit('/').next().unwrap_or_default().trim_start_matches(['!', ' '])
             }
-            None => action,
+            None => after_lines,
         };
-        let flags = command.trim_end_matches(|c: char| "gpiImMe0123456789".contains(c));
-        let replaced = command.contains('s')
-            && flags.len() < command.len()
-            && flags.ends_with(|c: char| c.is_ascii_punctuation() && c != '-' && c != '.');
-        action == "e"
-            || action.starts_with("e ")
-            || replaced && command[flags.len()..].contains('e') && !command.starts_with('-')
+        if action == "e" || action.starts_with("e ") {
+            return true;
+        }
+
+        let before_flags = command.trim_end_matches(|c: char| "gpiImMe0123456789".contains(c));
+        let flags = &command[before_flags.len()..];
+        let has_delimiter =
+            before_flags.ends_with(|c: char| c.is_ascii_punctuation() && c != '-' && c != '.');
+        let is_substitution = command.contains('s') && !command.starts_with('-');
+        is_substitution && has_delimiter && flags.contains('e')
     })
 }
 
-/// Collects the values of an option.
-fn values(option: &str, arguments: &[Word], found: &mut Vec<Word>) {
+/// Adds the values of an option to `values`.
+fn add_values(option: &str, arguments: &[Word], values: &mut Vec<Word>) {
     for (at, word) in arguments.iter().enumerate() {
         let text = word.text.as_str();
-        let (name, value) =
-            text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
-        let long = option.starts_with("--");
-        if long && name.len() > 4 && option.starts_with(name) {
-            match value {
-                Some(value) => found.push(Word { text: value.to_owned(), ..word.clone() }),
-                None => found.extend(arguments.get(at + 1).cloned()),
+        let next = arguments.get(at + 1);
+        if option.starts_with("--") {
+            let (name, attached) = split_value(text);
+            let is_abbreviation = name.len() > 4 && option.starts_with(name);
+            if !is_abbreviation {
+                continue;
             }
-        } else if !long && text == option {
-            found.extend(arguments.get(at + 1).cloned());
-        } else if !long && text.starts_with(option) {
-            found.push(Word { text: text[option.len()..].to_owned(), ..word.clone() });
+            match attached {
+                Some(value) => values.push(Word { text: value.to_owned(), ..word.clone() }),
+                None => values.extend(next.cloned()),
+            }
+        } else if let Some(attached) = text.strip_prefix(option) {
+            if attached.is_empty() {
+                values.extend(next.cloned());
+            } else {
+                values.push(Word { text: attached.to_owned(), ..word.clone() });
+            }
         }
     }
 }
 
+/// Adds the programs that git starts because of its settings and its command.
 fn git(arguments: &[Word], starts: &mut Starts) {
     for (at, word) in arguments.iter().enumerate() {
-        let (key, value) = match word.text.split_once('=') {
-            Some((key, value)) => {
-                (key.to_lowercase(), Some(Word { text: value.to_owned(), ..word.clone() }))
-            }
-            None => (
-                word.text.to_lowercase(),
-                arguments.get(at + 1).filter(|next| !next.text.starts_with('-')).cloned(),
-            ),
+        let (key, attached) = split_value(&word.text);
+        let value = match (attached, arguments.get(at + 1)) {
+            (Some(text), _) => Some(Word { text: text.to_owned(), ..word.clone() }),
+            (None, Some(next)) if !next.text.starts_with('-') => Some(next.clone()),
+            (None, _) => None,
         };
-        if let Some(name) = key.strip_prefix("alias.") {
-            if let Some(value) = value
-                && !name.is_empty()
-            {
-                let text = match value.text.strip_prefix('!') {
-                    Some(script) => script.to_owned(),
-                    None => format!("git {}", value.text),
-                };
-                starts.scripts.push(Word { text, ..value });
-            }
-        } else if GIT_KEYS.contains(&key.as_str())
-            || GIT_ENDS.iter().any(|end| key.ends_with(*end) && key.matches('.').count() > 1)
-        {
-            starts.scripts.extend(value.map(|value| Word {
-                text: value.text.trim_start_matches('!').to_owned(),
-                ..value
-            }));
-        } else if GIT_FILES.contains(&key.as_str())
-            || key.starts_with("includeif.")
-            || key == "--config-env"
-            || key == "--exec-path" && word.text.contains('=')
-        {
-            starts.unclear = Some("it makes `git` start an unknown program");
-        }
+        git_setting(&key.to_lowercase(), attached.is_some(), value, starts);
         if let Some((_, script)) = word.text.split_once("ext::") {
             starts.scripts.push(Word { text: script.to_owned(), ..word.clone() });
         }
     }
+    git_subcommand(arguments, starts);
+}
+
+/// Adds the program that git starts because of a key in lower case and its value. `is_attached`
+/// says whether the value follows `=`.
+fn git_setting(key: &str, is_attached: bool, value: Option<Word>, starts: &mut Starts) {
+    if let Some(name) = key.strip_prefix("alias.") {
+        if let Some(value) = value
+            && !name.is_empty()
+        {
+            let text = match value.text.strip_prefix('!') {
+                Some(script) => script.to_owned(),
+                None => format!("git {}", value.text),
+            };
+            starts.scripts.push(Word { text, ..value });
+        }
+        return;
+    }
+
+    let has_free_name = key.matches('.').count() > 1;
+    let is_program = GIT_KEYS.contains(&key)
+        || (has_free_name && GIT_ENDS.iter().any(|end| key.ends_with(*end)));
+    if is_program {
+        if let Some(value) = value {
+            let text = value.text.trim_start_matches('!').to_owned();
+            starts.scripts.push(Word { text, ..value });
+        }
+        return;
+    }
+
+    let reads_settings =
+        GIT_FILES.contains(&key) || key.starts_with("includeif.") || key == "--config-env";
+    if reads_settings || (is_attached && key == "--exec-path") {
+        starts.unclear = Some("it makes `git` start an unknown program");
+    }
+}
+
+/// Adds the programs that the command of git starts.
+fn git_subcommand(arguments: &[Word], starts: &mut Starts) {
     let mut words = arguments.iter().enumerate();
     let command = loop {
         let Some((at, word)) = words.next() else { return };
@@ -459,33 +482,32 @@ fn git(arguments: &[Word], starts: &mut Starts) {
     };
     let rest = &arguments[command + 1..];
     match arguments[command].text.as_str() {
-        "rebase" => values("-x", rest, &mut starts.scripts),
-        "difftool" => values("-x", rest, &mut starts.scripts),
-        "clone" | "ls-remote" => values("-u", rest, &mut starts.scripts),
-        "grep" => values("-O", rest, &mut starts.scripts),
+        "rebase" | "difftool" => add_values("-x", rest, &mut starts.scripts),
+        "clone" | "ls-remote" => add_values("-u", rest, &mut starts.scripts),
+        "grep" => add_values("-O", rest, &mut starts.scripts),
         "bisect" if rest.first().is_some_and(|word| word.text == "run") => {
             starts.words.push(rest[1..].to_vec());
         }
         "submodule" => {
             if let Some(at) = rest.iter().position(|word| word.text == "foreach") {
-                let script = rest[at + 1..].iter().filter(|word| !word.text.starts_with("--"));
-                let mut words = script.clone();
-                let text = script.map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
-                starts.scripts.extend(words.next().map(|word| Word { text, ..word.clone() }));
+                let script: Vec<&Word> =
+                    rest[at + 1..].iter().filter(|word| !word.text.starts_with("--")).collect();
+                if let Some(first) = script.first() {
+                    let texts: Vec<&str> = script.iter().map(|word| word.text.as_str()).collect();
+                    starts.scripts.push(Word { text: texts.join(" "), ..(*first).clone() });
+                }
             }
         }
         "filter-branch" => {
-            for pair in rest
-                .windows(2)
-                .filter(|pair| pair[0].text.ends_with("-filter") || pair[0].text == "--setup")
-            {
-                starts.scripts.push(pair[1].clone());
+            for pair in rest.windows(2) {
+                if pair[0].text.ends_with("-filter") || pair[0].text == "--setup" {
+                    starts.scripts.push(pair[1].clone());
+                }
             }
         }
         _ => {}
     }
-    let open = arguments[command].open;
-    if open {
+    if arguments[command].open {
         starts.unclear = Some("its `git` command is only known at run time");
     }
 }

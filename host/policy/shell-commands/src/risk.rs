@@ -281,11 +281,16 @@ fn git_command(arguments: &[Word]) -> Option<(&str, &[Word])> {
 /// Checks whether git changes something.
 fn git_changes(arguments: &[Word]) -> bool {
     let Some((command, rest)) = git_command(arguments) else { return false };
-    let reads = GIT_READS.iter().find(|(name, _)| *name == command);
-    let only_reads = reads.is_some_and(|(_, words)| {
-        rest.first().map_or(command != "stash", |first| words.contains(&first.text.as_str()))
-    });
-    GIT.contains(&command) && !only_reads
+    if !GIT.contains(&command) {
+        return false;
+    }
+    let Some((_, reading)) = GIT_READS.iter().find(|(name, _)| *name == command) else {
+        return true;
+    };
+    match rest.first() {
+        Some(first) => !reading.contains(&first.text.as_str()),
+        None => command == "stash",
+    }
 }
 
 /// Built-in commands of shells that only change the shell.
@@ -295,6 +300,7 @@ pub(super) const BUILT_IN: [&str; 33] = [
     "read", "readonly", "return", "set", "shift", "shopt", "test", "true", "unset", "wait",
 ];
 
+/// Checks whether one of the arguments is one of these words.
 pub(super) fn takes(arguments: &[Word], words: &[&str]) -> bool {
     // Anywhere among the arguments, because options can come first.
     arguments.iter().any(|word| words.contains(&word.text.as_str()))
@@ -325,11 +331,30 @@ fn is_short(word: &Word, letter: char) -> bool {
 
 /// Returns the risk of a program with its arguments.
 pub(super) fn risk(program: &Program, whole: &str) -> Risk {
-    let Program { name, arguments, .. } = program;
-    let deletes_remotely =
-        REMOTE_CLIENTS.contains(&name.as_str()) && destroys(program, whole).is_some();
-    // These programs also only show settings, depending on their arguments.
-    let machine = match name.as_str() {
+    if is_high_risk(program, whole) {
+        Risk::High
+    } else if is_medium_risk(program, whole) {
+        Risk::Medium
+    } else {
+        Risk::Low
+    }
+}
+
+fn is_high_risk(program: &Program, whole: &str) -> bool {
+    let name = program.name.as_str();
+    if HIGH.contains(&name) || name == "mkfs" || name.starts_with("mkfs.") {
+        return true;
+    }
+    if REMOTE_CLIENTS.contains(&name) && destroys(program, whole).is_some() {
+        return true;
+    }
+    changes_machine(name, &program.arguments) || code::deletes(name, &program.arguments)
+}
+
+/// Checks whether a program changes settings of the machine. Depending on their arguments, these
+/// programs also only show settings.
+fn changes_machine(name: &str, arguments: &[Word]) -> bool {
+    match name {
         "sysctl" => arguments.iter().any(|word| {
             word.text.contains('=')
                 || is_short(word, 'w')
@@ -340,65 +365,66 @@ pub(super) fn risk(program: &Program, whole: &str) -> Risk {
             !arguments.is_empty()
                 && !takes(arguments, &["status", "--status-all", "--help", "--version"])
         }
-        "date" | "timedatectl" | "hostnamectl" | "localectl" => arguments.iter().any(|word| {
-            word.text.starts_with("set-")
-                || is_short(word, 's') && name == "date"
-                || word.text.starts_with("--set")
-        }),
+        "date" if arguments.iter().any(|word| is_short(word, 's')) => true,
+        "date" | "timedatectl" | "hostnamectl" | "localectl" => arguments
+            .iter()
+            .any(|word| word.text.starts_with("set-") || word.text.starts_with("--set")),
         "loginctl" => {
             takes(arguments, &["terminate-session", "terminate-user", "kill-session", "kill-user"])
         }
         _ => false,
-    };
-    let deletes_by_code = code::deletes(name, arguments);
-    if HIGH.contains(&name.as_str())
-        || name == "mkfs"
-        || name.starts_with("mkfs.")
-        || deletes_remotely
-        || machine
-        || deletes_by_code
-    {
-        return Risk::High;
     }
-    let deletes = matches!(name.as_str(), "find" | "fd")
-        && takes(arguments, &["-delete", "-fprint", "-fprintf", "-fls"]);
-    let in_place = matches!(name.as_str(), "sed" | "gsed" | "perl")
-        && arguments.iter().any(|word| {
-            word.text.starts_with("-i")
-                || word.text.starts_with("--in-place")
-                || word.text.starts_with('-')
-                    && !word.text.starts_with("--")
-                    && word.text.contains('i')
-                    && word.text.len() < 5
-        });
-    let output = takes(arguments, &["-o", "--output"])
-        && matches!(name.as_str(), "sort" | "gcc" | "cc" | "clang");
-    let creates = matches!(name.as_str(), "tar" | "bsdtar")
-        && !arguments
-            .first()
-            .is_some_and(|word| word.text.trim_start_matches('-').starts_with('t'));
-    let medium = MEDIUM.contains(&name.as_str())
-        || MEDIUM_WITH
-            .iter()
-            .any(|(programs, words)| programs.contains(&name.as_str()) && takes(arguments, words))
-        || name == "git" && git_changes(arguments)
-        || deletes
-        || in_place
-        || output
-        || creates
-        || name == "tee"
-            && arguments.iter().any(|word| !word.text.starts_with('-') && !is_harmless(&word.text))
-        || name == "script"
-            && Typescript::read(arguments)
-                .is_none_or(|it| it.files.iter().any(|file| !is_harmless(&file.text)))
-        || name == "unzip" && !has_option(arguments, &['l', 't', 'p', 'Z'], &[])
-        || name == "yarn" && arguments.is_empty()
-        || name.starts_with("python")
-            && has_word(arguments, "-m")
-            && has_word(arguments, "pip")
-            && (has_word(arguments, "install") || has_word(arguments, "uninstall"))
-        || destroys(program, whole).is_some();
-    if medium { Risk::Medium } else { Risk::Low }
+}
+
+fn is_medium_risk(program: &Program, whole: &str) -> bool {
+    let name = program.name.as_str();
+    let has_listed_argument = MEDIUM_WITH
+        .iter()
+        .any(|(programs, words)| programs.contains(&name) && takes(&program.arguments, words));
+    MEDIUM.contains(&name)
+        || has_listed_argument
+        || changes_project(name, &program.arguments)
+        || destroys(program, whole).is_some()
+}
+
+/// Checks whether a program changes files or packages of the project. Depending on their arguments,
+/// these programs also only read.
+fn changes_project(name: &str, arguments: &[Word]) -> bool {
+    match name {
+        "git" => git_changes(arguments),
+        "find" | "fd" => takes(arguments, &["-delete", "-fprint", "-fprintf", "-fls"]),
+        "sed" | "gsed" | "perl" => arguments.iter().any(edits_in_place),
+        "sort" | "gcc" | "cc" | "clang" => takes(arguments, &["-o", "--output"]),
+        "tar" | "bsdtar" => {
+            let mode = arguments.first().map(|word| word.text.trim_start_matches('-'));
+            let only_lists = mode.is_some_and(|mode| mode.starts_with('t'));
+            !only_lists
+        }
+        "tee" => {
+            arguments.iter().any(|word| !word.text.starts_with('-') && !is_harmless(&word.text))
+        }
+        "script" => match Typescript::read(arguments) {
+            Some(typescript) => typescript.files.iter().any(|file| !is_harmless(&file.text)),
+            None => true,
+        },
+        "unzip" => !has_option(arguments, &['l', 't', 'p', 'Z'], &[]),
+        "yarn" => arguments.is_empty(),
+        _ if name.starts_with("python") => {
+            has_word(arguments, "-m")
+                && has_word(arguments, "pip")
+                && takes(arguments, &["install", "uninstall"])
+        }
+        _ => false,
+    }
+}
+
+/// Checks whether an option of `sed` or `perl` makes it change its files.
+fn edits_in_place(option: &Word) -> bool {
+    let text = option.text.as_str();
+    let is_short_group = text.starts_with('-') && !text.starts_with("--") && text.len() < 5;
+    text.starts_with("-i")
+        || text.starts_with("--in-place")
+        || (is_short_group && text.contains('i'))
 }
 
 /// Returns the risk of a program in a sandbox whose changes in files can be undone.
@@ -417,9 +443,9 @@ pub(super) fn risk_if_undoable(program: &Program, whole: &str) -> Risk {
 /// Checks whether a path stands for everything, or for the history of a repository.
 fn is_whole_tree(path: &str) -> bool {
     let trimmed = path.trim_end_matches('/');
-    let path = trimmed.strip_prefix("./").unwrap_or(trimmed);
-    ["", ".", "..", "*", ".*", "~", "$HOME", "$PWD"].contains(&path)
-        || path.split('/').any(|part| part == ".git" || part == "..")
+    let plain = trimmed.strip_prefix("./").unwrap_or(trimmed);
+    ["", ".", "..", "*", ".*", "~", "$HOME", "$PWD"].contains(&plain)
+        || plain.split('/').any(|part| part == ".git" || part == "..")
 }
 
 /// Checks whether git discards commits or stashed changes.
@@ -442,14 +468,11 @@ fn git_loses_commits(arguments: &[Word]) -> bool {
 
 /// Returns the risk of writing to a file.
 pub(super) fn risk_of_writing(redirect: &Redirect) -> Risk {
-    let device = redirect.target.text.starts_with("/dev/")
-        || redirect.target.text.starts_with("/proc/")
-        || redirect.target.text.starts_with("/sys/");
-    match (redirect.writes, device) {
-        (_, true) => Risk::High,
-        (true, false) => Risk::Medium,
-        (false, false) => Risk::Low,
+    let target = redirect.target.text.as_str();
+    if ["/dev/", "/proc/", "/sys/"].iter().any(|folder| target.starts_with(folder)) {
+        return Risk::High;
     }
+    if redirect.writes { Risk::Medium } else { Risk::Low }
 }
 
 /// Returns the effect of a program that can't be undone.
@@ -500,20 +523,19 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
                 ("truncate", "table"),
                 ("delete", "from"),
             ];
-            let found = words.windows(2).any(|pair| pairs.contains(&(pair[0], pair[1])))
+            let deletes = words.windows(2).any(|pair| pairs.contains(&(pair[0], pair[1])))
                 || words.contains(&"truncate")
                 || lower.contains("dropdatabase");
-            found.then_some("it deletes data in a database")
+            deletes.then_some("it deletes data in a database")
         }
         "redis-cli" | "valkey-cli" => {
-            let upper: Vec<String> =
-                arguments.iter().map(|word| word.text.to_uppercase()).collect();
-            let ends = ["FLUSHALL", "FLUSHDB", "DEL", "UNLINK", "SHUTDOWN", "RESTORE", "SWAPDB"];
-            upper
-                .iter()
-                .flat_map(|text| text.split_whitespace())
-                .any(|word| ends.contains(&word))
-                .then_some("it deletes data in a database")
+            let commands =
+                ["FLUSHALL", "FLUSHDB", "DEL", "UNLINK", "SHUTDOWN", "RESTORE", "SWAPDB"];
+            let deletes = arguments.iter().any(|argument| {
+                let upper = argument.text.to_uppercase();
+                upper.split_whitespace().any(|word| commands.contains(&word))
+            });
+            deletes.then_some("it deletes data in a database")
         }
         "etcdctl" if takes(arguments, &["del"]) => Some("it deletes data in a database"),
         "mysqladmin" if takes(arguments, &["drop"]) => Some("it deletes data in a database"),
@@ -528,13 +550,14 @@ fn git_destroys(arguments: &[Word]) -> Option<&'static str> {
     let drops = "it discards uncommitted changes";
     match command {
         "push" => {
-            let forced = has_option(
+            let is_forced = has_option(
                 rest,
                 &['f', 'd'],
                 &["--force", "--force-with-lease", "--delete", "--mirror", "--prune"],
             );
-            (forced || rest.iter().any(|word| word.text.starts_with(['+', ':'])))
-                .then_some("it overwrites commits that others may have")
+            // `+branch` forces the push of one branch, and `:branch` deletes it.
+            let overwrites = rest.iter().any(|word| word.text.starts_with(['+', ':']));
+            (is_forced || overwrites).then_some("it overwrites commits that others may have")
         }
         "reset" if takes(rest, &["--hard", "--merge", "--keep"]) => Some(drops),
         "clean" if !has_option(rest, &['n'], &["--dry-run"]) => Some("it deletes untracked files"),

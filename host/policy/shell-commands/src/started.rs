@@ -35,7 +35,7 @@ const GOES_TO: [&str; 5] = ["-C", "--cwd", "--directory", "--git-dir", "--prefix
 pub(super) fn files(programs: &[Program]) -> Vec<String> {
     let folders = folders(programs);
     let mut files = Vec::new();
-    for name in programs.iter().flat_map(of_program) {
+    for name in programs.iter().flat_map(files_of) {
         if files.len() + folders.len() >= MAX_FILES {
             break;
         }
@@ -48,11 +48,14 @@ pub(super) fn files(programs: &[Program]) -> Vec<String> {
 /// Returns the directories that a command goes to, one after the other or from where it starts.
 pub(super) fn folders(programs: &[Program]) -> Vec<String> {
     let mut folders: Vec<String> = Vec::new();
-    let mut here: Option<String> = None;
+    let mut current: Option<String> = None;
     for folder in programs.iter().flat_map(folders_of).take(MAX_FOLDERS) {
-        let below = here.map(|here| format!("{here}/{folder}"));
-        folders.extend(below.clone());
-        here = below.or_else(|| Some(folder.clone()));
+        if let Some(current) = &mut current {
+            *current = format!("{current}/{folder}");
+            folders.push(current.clone());
+        } else {
+            current = Some(folder.clone());
+        }
         folders.push(folder);
     }
     folders
@@ -64,20 +67,28 @@ fn folders_of(program: &Program) -> Vec<String> {
         let folder = arguments.iter().find(|text| !text.starts_with('-'));
         return folder.map(|folder| (*folder).to_owned()).into_iter().collect();
     }
-    let folders = arguments.iter().enumerate().filter_map(|(at, text)| {
-        let option = GOES_TO.iter().find(|option| text.starts_with(**option))?;
+    let mut folders = Vec::new();
+    for (at, text) in arguments.iter().enumerate() {
+        let Some(option) = GOES_TO.iter().find(|option| text.starts_with(**option)) else {
+            continue;
+        };
         match &text[option.len()..] {
-            "" => arguments.get(at + 1).map(|next| (*next).to_owned()),
-            value => Some(value.trim_start_matches('=').to_owned()),
+            "" => folders.extend(arguments.get(at + 1).map(|next| (*next).to_owned())),
+            value => folders.push(value.trim_start_matches('=').to_owned()),
         }
-    });
-    folders.collect()
+    }
+    folders
 }
 
-fn of_program(program: &Program) -> Vec<String> {
+/// Returns the files that a program starts: itself, its script, and the files of its own name.
+fn files_of(program: &Program) -> Vec<String> {
     let mut files = Vec::new();
-    let first = shlex::split(&program.text).and_then(|words| words.into_iter().next());
-    files.extend(first.filter(|path| path.contains('/')));
+    if let Some(words) = shlex::split(&program.text)
+        && let Some(path) = words.into_iter().next()
+        && path.contains('/')
+    {
+        files.push(path);
+    }
     let unversioned = program.name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let name = match unversioned {
         "" => &*program.name,

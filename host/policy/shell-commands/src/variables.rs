@@ -82,12 +82,13 @@ pub(super) fn effect(name: &str, value: &Word) -> Effect {
     if name == "SHELL" && !is_shell(value) {
         return Effect::Unclear("it sets SHELL to a program that isn't a known shell");
     }
-    let prompts = match name {
+    // Any other value may be used as an index.
+    let is_evaluated = match name {
         "PS0" | "PS1" | "PS2" => evaluates || value.is_unknown(),
-        "PS4" => applies(Rule::Trace) && is_evaluated(value),
-        _ => false,
+        "PS4" => applies(Rule::Trace) && is_evaluated_by_trace(value),
+        _ => evaluates && value.text.contains('['),
     };
-    if prompts || value.text.contains('[') && evaluates && name != "PS4" {
+    if is_evaluated {
         return Effect::Unclear("it sets a string that is evaluated later");
     }
     Effect::Nothing
@@ -101,29 +102,31 @@ fn is_shell(value: &Word) -> bool {
 
 /// Checks whether a prompt would start a command with `set -x`: one in the prompt, or one in the
 /// value of a variable.
-fn is_evaluated(prompt: &Word) -> bool {
+fn is_evaluated_by_trace(prompt: &Word) -> bool {
     let text = prompt.text.as_str();
-    let index =
+    if prompt.is_unknown() || text.contains("$(") || text.contains('`') || text.contains("$[") {
+        return true;
+    }
+    if !text.contains('$') {
+        return false;
+    }
+    let has_index =
         text.split('[').skip(1).any(|index| !index.starts_with(|c: char| c.is_ascii_digit()));
-    let name = text.split("${").skip(1).any(|inner| {
-        inner.starts_with('!') || inner.split('}').next().is_some_and(|inner| inner.contains('@'))
-    });
-    let slice = text
-        .split("${")
-        .skip(1)
-        .any(|inner| inner.split_once(':').is_some_and(|(_, more)| !more.starts_with(['+', '-'])));
-    prompt.is_unknown()
-        || text.contains("$(")
-        || text.contains('`')
-        || text.contains("$[")
-        || text.contains('$') && (index || name || slice)
+    let mut expansions = text.split("${").skip(1);
+    has_index
+        || expansions.any(|expansion| {
+            let inner = expansion.split('}').next().unwrap_or_default();
+            let is_indirect = expansion.starts_with('!') || inner.contains('@');
+            let slice = expansion.split_once(':').map(|(_, slice)| slice);
+            is_indirect || slice.is_some_and(|slice| !slice.starts_with(['+', '-']))
+        })
 }
 
 /// Checks whether the value of `PATH` is the old one with more folders at its end. Programs that
 /// were found before are then found as before.
 fn is_longer_path(value: &Word) -> bool {
-    value.raw.trim_start_matches("PATH=").trim_start_matches('"').starts_with("$PATH:")
-        || value.raw.trim_start_matches("PATH=").trim_start_matches('"').starts_with("${PATH}:")
+    let path = value.raw.trim_start_matches("PATH=").trim_start_matches('"');
+    path.starts_with("$PATH:") || path.starts_with("${PATH}:")
 }
 
 /// Checks whether it is a variable such as `GIT_CONFIG_COUNT`, which can set keys of git that are

@@ -33,8 +33,8 @@ impl Word {
     pub(super) fn join(&mut self, next: &Self) {
         self.text.push_str(&next.text);
         self.raw.push_str(&next.raw);
-        self.open |= next.open;
-        self.splits |= next.splits;
+        self.open = self.open || next.open;
+        self.splits = self.splits || next.splits;
     }
 
     pub(super) fn is_unknown(&self) -> bool {
@@ -49,8 +49,10 @@ pub(super) struct Reader<'t> {
     /// The first reason why a shell may read it differently.
     pub(super) unclear: Option<&'static str>,
     word: Word,
-    /// Whether there is an unquoted `{`, and whether an unquoted `,` or `..` follows it.
-    braces: (bool, bool),
+    /// Whether there is an unquoted `{`.
+    has_brace: bool,
+    /// Whether an unquoted `,` or `..` follows an unquoted `{`.
+    has_brace_list: bool,
 }
 
 /// The reason if shells, or a shell and the grammar, read a text differently.
@@ -63,12 +65,13 @@ pub(super) fn word(node: Node<'_>, source: &str) -> (Word, Option<&'static str>)
         source,
         unclear: None,
         word: Word { raw, ..Word::default() },
-        braces: (false, false),
+        has_brace: false,
+        has_brace_list: false,
     };
     reader.read(node, &mut node.walk());
-    let Reader { unclear, mut word, braces, .. } = reader;
+    let Reader { unclear, mut word, has_brace_list, .. } = reader;
     // `{a,b}` becomes several words, so none of them is known here.
-    if braces.1 {
+    if has_brace_list {
         word = Word::unknown(&word.raw);
     }
     (word, unclear)
@@ -150,10 +153,18 @@ impl<'t> Reader<'t> {
                     self.word.text.push(c);
                 }
                 c => {
-                    self.word.open |= matches!(c, '*' | '?' | '[' | '{');
-                    self.braces.0 |= c == '{';
-                    self.braces.1 |=
-                        self.braces.0 && (c == ',' || c == '.' && letters.peek() == Some(&'.'));
+                    match c {
+                        '*' | '?' | '[' => self.word.open = true,
+                        '{' => {
+                            self.word.open = true;
+                            self.has_brace = true;
+                        }
+                        ',' if self.has_brace => self.has_brace_list = true,
+                        '.' if self.has_brace && letters.peek() == Some(&'.') => {
+                            self.has_brace_list = true;
+                        }
+                        _ => {}
+                    }
                     self.word.text.push(c);
                 }
             }
@@ -169,22 +180,20 @@ impl<'t> Reader<'t> {
             return self.unclear(DISPUTED);
         }
         for child in node.children(cursor).collect::<Vec<_>>() {
-            match child.kind() {
-                "expansion"
-                | "simple_expansion"
-                | "command_substitution"
-                | "arithmetic_expansion" => {
-                    self.in_quotes(at, child.start_byte());
-                    self.unknown();
-                    at = child.end_byte();
-                    // Within quotes, shells differ about the meaning of these in an expansion.
-                    if child.kind() == "expansion"
-                        && self.source[child.byte_range()].contains(['\'', '"', '\\'])
-                    {
-                        self.unclear(DISPUTED);
-                    }
-                }
-                _ => {}
+            let is_expansion = matches!(
+                child.kind(),
+                "expansion" | "simple_expansion" | "command_substitution" | "arithmetic_expansion"
+            );
+            if !is_expansion {
+                continue;
+            }
+            self.in_quotes(at, child.start_byte());
+            self.unknown();
+            at = child.end_byte();
+            // Within quotes, shells differ about the meaning of these in an expansion.
+            let has_quote = self.source[child.byte_range()].contains(['\'', '"', '\\']);
+            if has_quote && child.kind() == "expansion" {
+                self.unclear(DISPUTED);
             }
         }
         self.in_quotes(at, end);
@@ -217,55 +226,61 @@ impl<'t> Reader<'t> {
     /// Reads `$'…'`, which can have characters by their numbers. `raw` begins after the first
     /// quote.
     fn ansi_quoted(&mut self, raw: &str) {
-        let mut rest = raw.chars();
+        let mut letters = raw.chars();
         loop {
-            match rest.next() {
+            match letters.next() {
                 None => return self.unclear(DISPUTED),
                 // The grammar reads on to the last quote of the text.
-                Some('\'') if rest.as_str().is_empty() => return,
+                Some('\'') if letters.as_str().is_empty() => return,
                 Some('\'') => return self.unclear(DISPUTED),
-                Some('\\') => match rest.next() {
+                Some('\\') => match letters.next() {
                     None => return self.unclear(DISPUTED),
-                    Some('\'') => {
-                        self.unclear(DISPUTED);
-                        self.word.text.push('\'');
-                    }
-                    Some('x') => self.read_code(&mut rest, 16, 2),
-                    Some('u') => self.read_code(&mut rest, 16, 4),
-                    Some('U') => self.read_code(&mut rest, 16, 8),
-                    Some(c @ '0'..='7') => {
-                        let mut number = c.to_digit(8).unwrap_or_default();
-                        for _ in 0..2 {
-                            let Some(digit) = rest.clone().next().and_then(|c| c.to_digit(8))
-                            else {
-                                break;
-                            };
-                            number = number * 8 + digit;
-                            rest.next();
-                        }
-                        // If the number is larger than a byte, shells use its lowest byte.
-                        self.push_code(number & 0xff);
-                    }
-                    Some('n') => self.word.text.push('\n'),
-                    Some('t') => self.word.text.push('\t'),
-                    Some('r') => self.word.text.push('\r'),
-                    Some('c') => {
-                        rest.next();
-                        self.unknown();
-                    }
-                    Some(c) => self.word.text.push(c),
+                    Some(escaped) => self.ansi_escape(escaped, &mut letters),
                 },
                 Some(c) => self.word.text.push(c),
             }
         }
     }
 
-    fn read_code(&mut self, rest: &mut std::str::Chars<'_>, radix: u32, most: usize) {
-        let digits = rest.as_str().chars().take(most).take_while(|c| c.is_digit(radix)).count();
-        let (number, after) = rest.as_str().split_at(digits);
-        let number = u32::from_str_radix(number, radix);
-        *rest = after.chars();
-        match number {
+    /// Reads an escape of `$'…'`. `escaped` is the character after the backslash.
+    fn ansi_escape(&mut self, escaped: char, letters: &mut std::str::Chars<'_>) {
+        match escaped {
+            '\'' => {
+                self.unclear(DISPUTED);
+                self.word.text.push('\'');
+            }
+            'x' => self.read_hex(letters, 2),
+            'u' => self.read_hex(letters, 4),
+            'U' => self.read_hex(letters, 8),
+            '0'..='7' => {
+                let mut number = escaped.to_digit(8).unwrap_or_default();
+                for _ in 0..2 {
+                    let next = letters.clone().next();
+                    let Some(digit) = next.and_then(|c| c.to_digit(8)) else { break };
+                    number = number * 8 + digit;
+                    letters.next();
+                }
+                // If the number is larger than a byte, shells use its lowest byte.
+                self.push_code(number & 0xff);
+            }
+            'n' => self.word.text.push('\n'),
+            't' => self.word.text.push('\t'),
+            'r' => self.word.text.push('\r'),
+            'c' => {
+                letters.next();
+                self.unknown();
+            }
+            c => self.word.text.push(c),
+        }
+    }
+
+    /// Reads the hexadecimal number of a character, with at most `max_digits` digits.
+    fn read_hex(&mut self, letters: &mut std::str::Chars<'_>, max_digits: usize) {
+        let text = letters.as_str();
+        let length = text.chars().take(max_digits).take_while(char::is_ascii_hexdigit).count();
+        let (digits, after) = text.split_at(length);
+        *letters = after.chars();
+        match u32::from_str_radix(digits, 16) {
             Ok(number) => self.push_code(number),
             Err(_) => self.unknown(),
         }
@@ -295,6 +310,9 @@ pub(super) fn expands(c: char) -> bool {
 pub(super) fn assigned(text: &str) -> Option<(&str, &str)> {
     let (name, value) = text.split_once('=')?;
     let name = name.strip_suffix('+').unwrap_or(name);
-    let known = !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit());
-    (known && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')).then_some((name, value))
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then_some((name, value))
 }

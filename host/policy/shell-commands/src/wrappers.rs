@@ -260,10 +260,12 @@ impl Wrapper {
     pub(super) fn started<'w>(&self, mut words: &'w [Word]) -> Started<'w> {
         // `command -v x` only prints where x is.
         if self.name == "command"
-            && words.first().is_some_and(|word| ["-v", "-V"].contains(&word.text.as_str()))
+            && let Some(option) = words.first()
+            && ["-v", "-V"].contains(&option.text.as_str())
         {
             return Started::Words { set: Vec::new(), command: &[] };
         }
+
         while let Some((word, rest)) = words.split_first() {
             let text = word.text.as_str();
             if !text.starts_with('-') || (text == "-" && !self.flags.contains(&"-")) {
@@ -276,25 +278,29 @@ impl Wrapper {
             if word.open {
                 return Started::Unclear;
             }
-            let long = text.starts_with("--");
-            let name = text.split_once('=').map_or(text, |(name, _)| name);
+            let name = text.split('=').next().unwrap_or_default();
+            let has_own_value = name != text;
             if self.values.contains(&name) {
-                if name == text {
+                if !has_own_value {
                     words = words.get(1..).unwrap_or_default();
                 }
-            } else if long
-                && (self.flags.contains(&text) || name != text && self.flags.contains(&"--*="))
-                || !long && self.is_short_options(text)
-            {
+                continue;
+            }
+            let is_known = if text.starts_with("--") {
+                self.flags.contains(&text) || (has_own_value && self.flags.contains(&"--*="))
             } else {
+                self.is_short_options(text)
+            };
+            if !is_known {
                 return Started::Unclear;
             }
         }
+
         let mut set = Vec::new();
         if self.assignments {
             // The text before `=` doesn't have to be a valid name.
-            while let Some((word, rest)) =
-                words.split_first().filter(|(word, _)| word.text.contains('='))
+            while let Some((word, rest)) = words.split_first()
+                && word.text.contains('=')
             {
                 set.push(word);
                 words = rest;

@@ -44,23 +44,29 @@ impl Reading {
             "complete" => self.expand_callback(arguments, depth),
             "compgen" => self.expand_compgen(arguments, depth),
             "let" if applies(Rule::Let) => {
-                arguments.iter().for_each(|word| self.variables.add_arithmetic(&word.raw));
+                for word in arguments {
+                    self.variables.add_arithmetic(&word.raw);
+                }
             }
-            "test" | "[" => self
-                .variables
-                .add_test(arguments.strip_suffix(&[Word::plain("]")]).unwrap_or(arguments)),
+            "test" | "[" => {
+                let words = arguments.strip_suffix(&[Word::plain("]")]).unwrap_or(arguments);
+                self.variables.add_test(words);
+            }
             "declare" | "typeset" | "local" | "export" | "readonly" => {
                 self.expand_declaration(name, arguments, depth);
             }
             "unset" if applies(Rule::UnsetName) => {
-                operands(arguments).for_each(|word| self.variables.add_name(&word.raw));
+                for word in operands(arguments) {
+                    self.variables.add_name(&word.raw);
+                }
             }
             "read" => self.expand_read(arguments),
             "printf" => self.expand_name_option("-v", Rule::PrintfName, arguments),
             "wait" => self.expand_name_option("-p", Rule::WaitName, arguments),
             "getopts" => {
-                let name = arguments.get(1);
-                name.into_iter().for_each(|word| self.variables.add_unknown_value(&word.raw));
+                if let Some(variable) = arguments.get(1) {
+                    self.variables.add_unknown_value(&variable.raw);
+                }
             }
             _ => return false,
         }
@@ -79,7 +85,9 @@ impl Reading {
     /// Expands `mapfile`, which sets a list, and may evaluate a text while it does.
     fn expand_mapfile(&mut self, arguments: &[Word], depth: usize) {
         self.expand_callback(arguments, depth);
-        operands(arguments).for_each(|word| self.variables.add_unknown_value(&word.raw));
+        for word in operands(arguments) {
+            self.variables.add_unknown_value(&word.raw);
+        }
     }
 
     fn expand_compgen(&mut self, arguments: &[Word], depth: usize) {
@@ -118,10 +126,12 @@ impl Reading {
     }
 
     fn expand_read(&mut self, arguments: &[Word]) {
-        if applies(Rule::ReadName) {
-            read_names(arguments).for_each(|word| self.variables.add_name(&word.raw));
+        for word in read_names(arguments) {
+            if applies(Rule::ReadName) {
+                self.variables.add_name(&word.raw);
+            }
+            self.variables.add_unknown_value(&word.raw);
         }
-        read_names(arguments).for_each(|word| self.variables.add_unknown_value(&word.raw));
         if arguments.iter().any(|word| variables::affects_programs(&word.text)) {
             self.unclear(EVALUATED);
         }
@@ -131,20 +141,23 @@ impl Reading {
     fn expand_name_option(&mut self, option: &str, rule: Rule, arguments: &[Word]) {
         // An unknown first word may be the option with a name and an index. A word that
         // only begins with unknown text would have to end in an index.
-        let first = arguments.first().filter(|word| word.text.starts_with(UNKNOWN));
-        if first.is_some_and(|word| word.splits || word.text.ends_with([UNKNOWN, ']']))
+        if let Some(first) = arguments.first()
+            && first.text.starts_with(UNKNOWN)
+            && (first.splits || first.text.ends_with([UNKNOWN, ']']))
             && applies(rule)
         {
-            self.variables.add_arithmetic(&arguments[0].raw);
+            self.variables.add_arithmetic(&first.raw);
         }
-        let at = arguments.iter().position(|word| word.text.starts_with(option));
-        let target = at.and_then(|at| {
-            match arguments[at].raw.trim_start_matches(['"', '\'']).trim_start_matches(option) {
-                "" => arguments.get(at + 1).map(|word| word.raw.as_str()),
-                attached => Some(attached),
-            }
-        });
-        let Some(target) = target else { return };
+
+        let Some(at) = arguments.iter().position(|word| word.text.starts_with(option)) else {
+            return;
+        };
+        let written = arguments[at].raw.trim_start_matches(['"', '\'']);
+        let mut target = written.trim_start_matches(option);
+        if target.is_empty() {
+            let Some(next) = arguments.get(at + 1) else { return };
+            target = &next.raw;
+        }
         if applies(rule) {
             self.variables.add_name(target);
         }
@@ -171,9 +184,8 @@ fn operands(arguments: &[Word]) -> impl Iterator<Item = &Word> {
 
 /// Checks whether a word is a group of short options with this letter.
 fn has_letter(word: &Word, letter: char) -> bool {
-    word.text
-        .strip_prefix('-')
-        .is_some_and(|letters| !letters.starts_with('-') && letters.contains(letter))
+    let Some(letters) = word.text.strip_prefix('-') else { return false };
+    !letters.starts_with('-') && letters.contains(letter)
 }
 
 /// Returns the arguments without a `--` at their beginning.

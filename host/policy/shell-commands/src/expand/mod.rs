@@ -113,10 +113,11 @@ impl Reading {
     /// Counts bytes of work. Returns whether the limit allows them.
     fn spend(&mut self, bytes: usize) -> bool {
         self.work += bytes;
-        if self.work > MAX_WORK {
+        let is_allowed = self.work <= MAX_WORK;
+        if !is_allowed {
             self.unclear(TOO_MUCH);
         }
-        self.work <= MAX_WORK
+        is_allowed
     }
 
     fn queue_script(&mut self, text: String, depth: usize) {
@@ -150,10 +151,10 @@ impl Reading {
     }
 
     fn add_text(&mut self, text: &str) {
-        if !text.is_empty()
-            && !self.texts.iter().any(|known| known == text)
-            && self.spend(text.len())
-        {
+        if text.is_empty() || self.texts.iter().any(|known| known == text) {
+            return;
+        }
+        if self.spend(text.len()) {
             self.texts.push(text.to_owned());
         }
     }
@@ -174,9 +175,11 @@ impl Reading {
             self.unclear("it contains a zero byte");
         }
         let parsed = parse(text, &mut self.steps, &mut self.variables);
-        self.substitutes |= parsed.substitutes;
-        self.bomb |= parsed.bomb;
-        parsed.assigned.iter().for_each(|(name, value)| self.add_assignment(name, value, depth));
+        self.substitutes = self.substitutes || parsed.substitutes;
+        self.bomb = self.bomb || parsed.bomb;
+        for (name, value) in &parsed.assigned {
+            self.add_assignment(name, value, depth);
+        }
         for part in &parsed.parts {
             self.add_part(part, depth);
         }
@@ -193,14 +196,20 @@ impl Reading {
         if depth == 0 {
             self.last = parsed.last;
         }
-        parsed.scripts.into_iter().for_each(|script| self.queue_script(script, depth + 1));
-        parsed.unclear.into_iter().for_each(|why| self.unclear(why));
+        for script in parsed.scripts {
+            self.queue_script(script, depth + 1);
+        }
+        if let Some(why) = parsed.unclear {
+            self.unclear(why);
+        }
     }
 
     fn add_part(&mut self, part: &Part, depth: usize) {
         self.add_text(&part.text);
         self.add_words(&part.words);
-        part.assigned.iter().for_each(|(name, value)| self.add_assignment(name, value, depth));
+        for (name, value) in &part.assigned {
+            self.add_assignment(name, value, depth);
+        }
         if self.spend(size(&part.words)) {
             self.expand_words(&part.words, depth, true);
         }
@@ -208,11 +217,10 @@ impl Reading {
 
     /// Adds an assignment. Some variables are commands, and some change which programs run.
     fn add_assignment(&mut self, name: &str, value: &Word, depth: usize) {
-        let raw = value
-            .raw
-            .strip_prefix(name)
-            .and_then(|raw| raw.strip_prefix("+=").or_else(|| raw.strip_prefix('=')));
-        self.variables.add_value(name, raw.unwrap_or(&value.raw));
+        let after_name = value.raw.strip_prefix(name);
+        let raw_value =
+            after_name.and_then(|raw| raw.strip_prefix("+=").or_else(|| raw.strip_prefix('=')));
+        self.variables.add_value(name, raw_value.unwrap_or(&value.raw));
         match variables::effect(name, value) {
             Effect::Nothing => {}
             Effect::Command => self.queue_evaluated(std::slice::from_ref(value), depth),
@@ -223,19 +231,7 @@ impl Reading {
     /// Adds the program of these words, and the programs that it starts.
     fn expand_words(&mut self, mut words: &[Word], depth: usize, certain: bool) {
         loop {
-            while let Some((first, rest)) =
-                words.split_first().filter(|(word, _)| PREFIXES.contains(&word.raw.as_str()))
-            {
-                // `coproc NAME { … }`
-                if first.raw == "coproc"
-                    && rest.get(1).is_some_and(|word| {
-                        RESERVED.contains(&word.raw.as_str()) || word.raw.starts_with('(')
-                    })
-                {
-                    self.unclear("it has a `coproc` with a name, which isn't analyzed");
-                }
-                words = rest;
-            }
+            words = self.without_prefixes(words);
             let Some((program, arguments)) = words.split_first() else { return };
             if program.open {
                 return self.unclear("a program's name is only known at run time");
@@ -265,21 +261,15 @@ impl Reading {
             let Some(wrapper) = named(&name) else {
                 return self.expand_unknown(&name, arguments, depth);
             };
-            let command = match wrapper.started(arguments) {
-                Started::Words { set, command } => {
-                    for word in set {
-                        if let Some((name, value)) = word.text.split_once('=') {
-                            self.add_assignment(
-                                name,
-                                &Word { text: value.to_owned(), ..word.clone() },
-                                depth,
-                            );
-                        }
-                    }
-                    command
-                }
-                Started::Unclear => return self.unclear(WHICH),
+            let Started::Words { set, command } = wrapper.started(arguments) else {
+                return self.unclear(WHICH);
             };
+            for word in set {
+                if let Some((variable, text)) = word.text.split_once('=') {
+                    let value = Word { text: text.to_owned(), ..word.clone() };
+                    self.add_assignment(variable, &value, depth);
+                }
+            }
             match command {
                 [] if wrapper.may_start_unnamed() => {
                     return self.unclear("a program in it starts a program that isn't named");
@@ -309,6 +299,23 @@ impl Reading {
             }
             self.add(words);
         }
+    }
+
+    /// Returns the words after reserved words that precede a command.
+    fn without_prefixes<'w>(&mut self, mut words: &'w [Word]) -> &'w [Word] {
+        while let Some((prefix, rest)) = words.split_first()
+            && PREFIXES.contains(&prefix.raw.as_str())
+        {
+            // `coproc NAME { … }`
+            if prefix.raw == "coproc"
+                && let Some(word) = rest.get(1)
+                && (RESERVED.contains(&word.raw.as_str()) || word.raw.starts_with('('))
+            {
+                self.unclear("it has a `coproc` with a name, which isn't analyzed");
+            }
+            words = rest;
+        }
+        words
     }
 
     /// Returns the spellings of a program with its arguments besides the written one.
@@ -363,29 +370,34 @@ impl Reading {
 
     /// Expands a program that starts the shell of a user: `su`, `runuser`, `script`, `sg`.
     fn expand_user_shell(&mut self, name: &str, arguments: &[Word], depth: usize) {
-        let typescript = (name == "script").then(|| Typescript::read(arguments)).flatten();
-        if let Some(script) = typescript.filter(|script| !script.commands.is_empty()) {
-            for command in script.commands {
+        if name == "script"
+            && let Some(typescript) = Typescript::read(arguments)
+            && !typescript.commands.is_empty()
+        {
+            for command in typescript.commands {
                 self.queue_evaluated(&[command], depth);
             }
             return;
         }
-        for pair in arguments.windows(2).filter(|pair| is_command_option(&pair[0])) {
-            self.queue_evaluated(&pair[1..2], depth);
+        for pair in arguments.windows(2) {
+            if is_command_option(&pair[0]) {
+                self.queue_evaluated(&pair[1..2], depth);
+            }
         }
         self.unclear("it starts a shell that may read its commands from elsewhere");
     }
 
     /// Expands the actions of `find` and `fd`.
     fn expand_find(&mut self, arguments: &[Word], depth: usize, certain: bool) {
-        let marks = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
+        let actions = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
         for (at, word) in arguments.iter().enumerate() {
-            let attached = word
-                .text
-                .strip_prefix("--exec=")
-                .or_else(|| word.text.strip_prefix("--exec-batch="));
-            attached.into_iter().for_each(|script| self.queue_script(script.to_owned(), depth + 1));
-            if marks.contains(&word.text.as_str()) {
+            let text = word.text.as_str();
+            let attached =
+                text.strip_prefix("--exec=").or_else(|| text.strip_prefix("--exec-batch="));
+            if let Some(script) = attached {
+                self.queue_script(script.to_owned(), depth + 1);
+            }
+            if actions.contains(&text) {
                 let command = &arguments[at + 1..];
                 let end = command
                     .iter()
@@ -400,23 +412,17 @@ impl Reading {
     /// Expands `env -S`, which splits one text into words. Returns false if `env` has no such
     /// option.
     fn expand_split_string(&mut self, arguments: &[Word], depth: usize) -> bool {
-        let split = arguments.iter().enumerate().find_map(|(at, word)| {
-            let text = word
-                .text
-                .strip_prefix("--split-string")
-                .map(|rest| rest.trim_start_matches('='))
-                .or_else(|| {
-                    let letters =
-                        word.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
-                    letters.split_once('S').map(|(_, rest)| rest)
-                })?;
-            Some((at, text.to_owned()))
-        });
-        let Some((at, mut text)) = split else { return false };
-        if !arguments[..at].iter().all(|word| word.text.starts_with('-') || word.text.contains('='))
-        {
+        let option = arguments
+            .iter()
+            .enumerate()
+            .find_map(|(at, word)| Some((at, split_string(&word.text)?)));
+        let Some((at, value)) = option else { return false };
+        let mut before = arguments[..at].iter();
+        if !before.all(|word| word.text.starts_with('-') || word.text.contains('=')) {
             return false;
         }
+
+        let mut text = value.to_owned();
         for word in &arguments[at + 1..] {
             text.push(' ');
             text.push_str(&word.text);
@@ -424,23 +430,28 @@ impl Reading {
         if text.contains(['\\', '$', UNKNOWN]) {
             self.unclear(WHICH);
         }
-        let rest = text
+        // The options and assignments of `env` come before the command.
+        let command = text
             .split_whitespace()
             .skip_while(|word| word.contains('=') || word.starts_with('-'))
             .collect::<Vec<_>>();
-        self.queue_script(rest.join(" "), depth + 1);
+        self.queue_script(command.join(" "), depth + 1);
         true
     }
 
     /// Expands the options of other programs that take commands.
     fn expand_options(&mut self, name: &str, arguments: &[Word], depth: usize, certain: bool) {
         let started = programs::started(name, arguments);
-        started.scripts.into_iter().for_each(|script| self.queue_evaluated(&[script], depth));
+        for script in started.scripts {
+            self.queue_evaluated(&[script], depth);
+        }
         for words in started.words {
             self.add(&words);
             self.queue_words(&words, depth + 1, certain);
         }
-        started.unclear.into_iter().for_each(|why| self.unclear(why));
+        if let Some(why) = started.unclear {
+            self.unclear(why);
+        }
     }
 
     /// Expands an unknown program, which may start a shell that its arguments name.
@@ -456,48 +467,68 @@ impl Reading {
 
     /// Expands the arguments of a shell.
     fn expand_shell(&mut self, arguments: &[Word], depth: usize) {
-        let mut rest = arguments.iter();
-        let mut is_next = false;
-        while let Some(word) = rest.next() {
+        let mut words = arguments.iter();
+        // Whether an option says that the next word is the script.
+        let mut takes_script = false;
+        while let Some(word) = words.next() {
             let text = word.text.as_str();
-            let option = text.starts_with(['-', '+']) && text.len() > 1;
-            if word.open && (is_next || !is_file(word)) {
+            if word.open && (takes_script || !is_file(word)) {
                 return self.unclear("the script for a shell is only known at run time");
             }
             if text == "-" {
                 break;
             }
-            if !option && is_next {
-                return self.queue_script(text.to_owned(), depth + 1);
-            }
-            if !option && is_stream(word) {
-                break;
-            }
-            if !option || ["--version", "--help"].contains(&text) {
+            let is_option = text.starts_with(['-', '+']) && text.len() > 1;
+            if !is_option {
+                if takes_script {
+                    return self.queue_script(text.to_owned(), depth + 1);
+                }
+                if is_stream(word) {
+                    break;
+                }
                 // A script in a file.
                 return;
             }
-            let short = !text.starts_with("--");
-            if short && text.contains('C')
-                || text.starts_with("--command=")
+            if ["--version", "--help"].contains(&text) {
+                return;
+            }
+
+            let is_short = !text.starts_with("--");
+            let has_unknown_commands = text.starts_with("--command=")
                 || text.starts_with("--init-command")
-            {
+                || (is_short && text.contains('C'));
+            if has_unknown_commands {
                 return self.unclear("it starts a shell with unknown commands");
             }
-            is_next |= short && text.contains('c') || text == "--command";
-            if short && text.contains(['o', 'O']) || ["--rcfile", "--init-file"].contains(&text) {
-                rest.next();
+            if text == "--command" || (is_short && text.contains('c')) {
+                takes_script = true;
+            }
+            let takes_next = ["--rcfile", "--init-file"].contains(&text)
+                || (is_short && text.contains(['o', 'O']));
+            if takes_next {
+                words.next();
             }
         }
         self.unclear(ELSEWHERE);
     }
 }
 
+/// Returns the value of the option `-S` or `--split-string` of `env`, if a word is this option.
+fn split_string(word: &str) -> Option<&str> {
+    if let Some(value) = word.strip_prefix("--split-string") {
+        return Some(value.trim_start_matches('='));
+    }
+    let letters = word.strip_prefix('-')?;
+    if letters.starts_with('-') {
+        return None;
+    }
+    letters.split_once('S').map(|(_, value)| value)
+}
+
 /// Checks whether a word is the option before a command for a shell.
 fn is_command_option(word: &Word) -> bool {
-    let short =
-        word.text.starts_with('-') && !word.text.starts_with("--") && word.text.ends_with('c');
-    short || word.text == "--command"
+    let is_short_group = word.text.starts_with('-') && !word.text.starts_with("--");
+    word.text == "--command" || (is_short_group && word.text.ends_with('c'))
 }
 
 /// Checks whether a word certainly names a shell, or a program that may start one.
@@ -516,7 +547,8 @@ fn size(words: &[Word]) -> usize {
 
 /// Checks whether the name of a file may be that of a stream, such as the standard input.
 fn is_stream(word: &Word) -> bool {
-    word.open && !is_file(word)
+    let is_unknown = word.open && !is_file(word);
+    is_unknown
         || word.text == "-"
         || ["dev/", "proc/", "fd/", "stdin"].iter().any(|part| word.text.contains(part))
 }
@@ -531,21 +563,23 @@ fn is_file(word: &Word) -> bool {
 /// replaces the mark of `-I`, so it can be a program or a script.
 fn with_input(arguments: &[Word], command: &[Word]) -> Vec<Word> {
     let options = &arguments[..arguments.len() - command.len()];
-    let marks: Vec<&str> = options
-        .iter()
-        .enumerate()
-        .filter_map(|(at, option)| match option.text.strip_prefix("-I")? {
-            "" => options.get(at + 1).map(|mark| mark.text.as_str()),
-            mark => Some(mark),
-        })
-        .filter(|mark| !mark.is_empty())
-        .collect();
-    let replaced = command.iter().map(|word| {
-        if marks.iter().any(|mark| word.text.contains(mark)) {
-            Word::unknown(&word.raw)
-        } else {
-            word.clone()
+    let mut marks = Vec::new();
+    for (at, option) in options.iter().enumerate() {
+        let mark = match option.text.strip_prefix("-I") {
+            Some("") => options.get(at + 1).map_or("", |next| next.text.as_str()),
+            Some(mark) => mark,
+            None => continue,
+        };
+        if !mark.is_empty() {
+            marks.push(mark);
         }
-    });
-    replaced.chain([Word::unknown("…")]).collect()
+    }
+
+    let mut words = Vec::new();
+    for word in command {
+        let has_mark = marks.iter().any(|mark| word.text.contains(mark));
+        words.push(if has_mark { Word::unknown(&word.raw) } else { word.clone() });
+    }
+    words.push(Word::unknown("…"));
+    words
 }

@@ -13,17 +13,17 @@ use super::nodes::is_word;
 const COMPARISONS: [&str; 6] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 
 impl<'t> Walk<'t> {
-    /// `((…))` and `$((…))`. Where the brackets close decides whether it is arithmetic or a
-    /// subshell in a subshell.
+    /// Checks `((…))` and `$((…))`. The place where the brackets close decides whether a shell reads
+    /// arithmetic or a subshell in a subshell.
     pub(super) fn arithmetic(&mut self, node: Node<'t>) {
         let mut texts = String::new();
         let mut at = node.start_byte();
         let mut cursor = node.walk();
         'all: loop {
             let inner = cursor.node();
-            let body = node.kind() == "c_style_for_statement"
+            let is_body = node.kind() == "c_style_for_statement"
                 && matches!(inner.kind(), "do_group" | "compound_statement");
-            if body {
+            if is_body {
                 texts.push_str(&self.source[at..inner.start_byte()]);
                 at = node.end_byte();
                 break;
@@ -55,30 +55,10 @@ impl<'t> Walk<'t> {
         if applies(Rule::Arithmetic) {
             self.add_arithmetic(node, is_loop);
         }
-        let trimmed = texts
-            .trim_start_matches("for")
-            .trim_start()
-            .trim_start_matches('$')
-            .trim_end()
-            .trim_end_matches(';')
-            .trim_end();
-        let inner = trimmed
-            .strip_prefix("((")
-            .and_then(|inner| inner.strip_suffix("))"))
-            .or_else(|| trimmed.strip_prefix('[')?.strip_suffix(']'));
-        let mut depth = 0_i32;
-        let balanced = inner.is_some_and(|inner| {
-            inner.chars().all(|c| {
-                depth += i32::from(c == '(') - i32::from(c == ')');
-                depth >= 0 && (is_inert(c) || is_loop && c == ';')
-            })
-        });
-        if !balanced
-            || depth != 0
-            || texts.contains(" #")
-            || texts.contains("\t#")
-            || texts.contains("\n#")
-        {
+        let is_arithmetic =
+            between_brackets(&texts).is_some_and(|inner| is_balanced(inner, is_loop));
+        let has_comment = texts.contains(" #") || texts.contains("\t#") || texts.contains("\n#");
+        if !is_arithmetic || has_comment {
             self.unclear("it has arithmetic that some shells read as commands");
         }
     }
@@ -92,28 +72,19 @@ impl<'t> Walk<'t> {
             Some(body) if is_loop => body.start_byte(),
             _ => node.end_byte(),
         };
-        let whole = self.source.get(node.start_byte()..end).unwrap_or_default();
-        let text = whole
-            .trim_start_matches("for")
-            .trim_start()
-            .trim_start_matches('$')
-            .trim_end()
-            .trim_end_matches(';')
-            .trim_end();
-        let inner = text
-            .strip_prefix("((")
-            .and_then(|text| text.strip_suffix("))"))
-            .or_else(|| text.strip_prefix('[')?.strip_suffix(']'));
-        match inner {
+        let text = self.source.get(node.start_byte()..end).unwrap_or_default();
+        match between_brackets(text) {
             Some(inner) if is_loop => {
-                inner.split(';').for_each(|part| self.variables.add_arithmetic(part));
+                for part in inner.split(';') {
+                    self.variables.add_arithmetic(part);
+                }
             }
             Some(inner) => self.variables.add_arithmetic(inner),
             None => self.unclear(CALCULATED),
         }
     }
 
-    /// `name[…]`.
+    /// Adds the index of `name[…]`.
     pub(super) fn index(&mut self, text: &str) {
         let Some((_, index)) = text.split_once('[') else { return };
         let index = index.rsplit_once(']').map_or(index, |(index, _)| index);
@@ -122,7 +93,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// `([…]=…)`.
+    /// Adds the indexes of a list: `([…]=…)`.
     pub(super) fn list(&mut self, node: Node<'t>) {
         for child in node.children(&mut node.walk()) {
             let text = self.text(child);
@@ -132,7 +103,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// `for x in …`, `select x in …`.
+    /// Adds the values of the variable in `for x in …` and `select x in …`.
     pub(super) fn for_each(&mut self, node: Node<'t>) {
         let Some(name) = node.child_by_field_name("variable") else { return };
         let values: Vec<Node<'t>> =
@@ -151,7 +122,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// The texts that `${…}` evaluates besides the value of its variable.
+    /// Adds the texts that `${…}` evaluates besides the value of its variable.
     pub(super) fn expanded(&mut self, text: &str) {
         // Within quotes, shells differ about `$'…'` in an expansion.
         if text.contains("$'") {
@@ -205,8 +176,8 @@ impl<'t> Walk<'t> {
             if applies(Rule::Default) {
                 self.variables.add_value(name, value);
             }
-        } else if let Some(slice) =
-            more.strip_prefix(':').filter(|slice| !slice.starts_with(['-', '?', '+']))
+        } else if let Some(slice) = more.strip_prefix(':')
+            && !slice.starts_with(['-', '?', '+'])
             && applies(Rule::Slice)
         {
             self.variables.add_arithmetic(slice);
@@ -219,13 +190,13 @@ impl<'t> Walk<'t> {
         let mut cursor = node.walk();
         loop {
             let inner = cursor.node();
-            let whole = is_word(inner);
-            if whole {
+            let is_whole_word = is_word(inner);
+            if is_whole_word {
                 words.push(word(inner, self.source).0);
             } else if inner.child_count() == 0 {
                 words.push(Word::plain(self.text(inner)));
             }
-            if !whole && cursor.goto_first_child() {
+            if !is_whole_word && cursor.goto_first_child() {
                 continue;
             }
             while !cursor.goto_next_sibling() {
@@ -238,29 +209,29 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// `[[ … ]]`: its arithmetic, and the variables that it names.
+    /// Adds the arithmetic of `[[ … ]]`, and the variables that it names.
     pub(super) fn condition(&mut self, node: Node<'t>) {
-        let mut found = 0;
+        let mut operator_count = 0;
         let mut cursor = node.walk();
         'all: loop {
             let inner = cursor.node();
             let operator = self.text(inner);
             let is_checked = COMPARISONS.contains(&operator) || operator == "-v";
             if is_checked && inner.child_count() == 0 {
-                found += 1;
+                operator_count += 1;
                 let parent = inner.parent().unwrap_or(node);
-                let ranges =
-                    [parent.start_byte()..inner.start_byte(), inner.end_byte()..parent.end_byte()];
-                let sides = ranges.map(|side| self.source.get(side).unwrap_or_default().trim());
+                let left = self.source.get(parent.start_byte()..inner.start_byte());
+                let right = self.source.get(inner.end_byte()..parent.end_byte());
+                let sides = [left, right].map(|side| side.unwrap_or_default().trim());
                 if operator == "-v" {
                     if applies(Rule::ConditionName) {
                         self.variables.add_name(sides[1].trim_end_matches("]]").trim());
                     }
                 } else if applies(Rule::Comparison) {
-                    sides.iter().for_each(|side| {
-                        self.variables
-                            .add_arithmetic(side.trim_start_matches("[[").trim_end_matches("]]"));
-                    });
+                    for side in sides {
+                        let inner = side.trim_start_matches("[[").trim_end_matches("]]");
+                        self.variables.add_arithmetic(inner);
+                    }
                 }
             }
             if cursor.goto_first_child() {
@@ -273,11 +244,46 @@ impl<'t> Walk<'t> {
             }
         }
         // If the text has more of these operators than the tree, a shell may read it differently.
-        let written = self.text(node).split(|c: char| c.is_whitespace() || matches!(c, '(' | ')'));
-        if written.filter(|token| COMPARISONS.contains(token) || *token == "-v").count() != found {
+        let tokens = self.text(node).split(|c: char| c.is_whitespace() || matches!(c, '(' | ')'));
+        let written_count =
+            tokens.filter(|token| COMPARISONS.contains(token) || *token == "-v").count();
+        if written_count != operator_count {
             self.unclear(DISPUTED);
         }
     }
+}
+
+/// Returns the text between the brackets of `((…))`, `$((…))`, `$[…]` or `for ((…));`.
+fn between_brackets(text: &str) -> Option<&str> {
+    let brackets = text
+        .trim_start_matches("for")
+        .trim_start()
+        .trim_start_matches('$')
+        .trim_end()
+        .trim_end_matches(';')
+        .trim_end();
+    if let Some(inner) = brackets.strip_prefix("((").and_then(|inner| inner.strip_suffix("))")) {
+        return Some(inner);
+    }
+    brackets.strip_prefix('[')?.strip_suffix(']')
+}
+
+/// Checks whether arithmetic starts no command, and its brackets are balanced.
+fn is_balanced(arithmetic: &str, is_loop: bool) -> bool {
+    let mut depth = 0_i32;
+    for c in arithmetic.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ';' if is_loop => {}
+            c if !is_inert(c) => return false,
+            _ => {}
+        }
+        if depth < 0 {
+            return false;
+        }
+    }
+    depth == 0
 }
 
 /// Checks whether a character in arithmetic starts no command.

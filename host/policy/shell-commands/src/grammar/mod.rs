@@ -251,8 +251,9 @@ impl<'t> Walk<'t> {
             _ if matches!(above, "concatenation" | "translated_string") => {}
             "word" | "number" | "raw_string" | "ansi_c_string" | "string" | "concatenation"
             | "translated_string" => {
-                let (_, unclear) = word(node, self.source);
-                unclear.into_iter().for_each(|why| self.unclear(why));
+                if let (_, Some(why)) = word(node, self.source) {
+                    self.unclear(why);
+                }
             }
             _ => {}
         }
@@ -269,22 +270,23 @@ impl<'t> Walk<'t> {
             return;
         }
         let mut before: Option<Node<'t>> = None;
-        for child in
-            node.children(&mut node.walk()).take_while(|child| child.kind() != "heredoc_body")
-        {
+        // These end with their line, so a child on the next line doesn't belong to them.
+        let ends_with_line = matches!(
+            node.kind(),
+            "file_redirect"
+                | "herestring_redirect"
+                | "variable_assignments"
+                | "declaration_command"
+        );
+        for child in node.children(&mut node.walk()) {
+            if child.kind() == "heredoc_body" {
+                break;
+            }
             if let Some(before) = before
                 && let Some(gap) = self.source.get(before.end_byte()..child.start_byte())
                 && !gap.is_empty()
             {
                 self.gap(gap, Some((before, child)));
-                // These end with their line, so a child on the next line doesn't belong to them.
-                let ends_with_line = matches!(
-                    node.kind(),
-                    "file_redirect"
-                        | "herestring_redirect"
-                        | "variable_assignments"
-                        | "declaration_command"
-                );
                 if ends_with_line && gap.replace("\\\n", "").contains('\n') {
                     self.unclear(DISPUTED);
                 }
@@ -297,15 +299,13 @@ impl<'t> Walk<'t> {
         let spaces = gap.replace("\\\n", "");
         // The grammar drops a `-` here; `redirected` adds it to the command again.
         if spaces.trim() == "-"
-            && between.is_some_and(|(_, after)| after.kind() == "heredoc_redirect")
+            && let Some((_, after)) = between
+            && after.kind() == "heredoc_redirect"
         {
             return;
         }
-        if spaces
-            .replace("\r\n", "\n")
-            .trim_end_matches('\r')
-            .contains(|c| !matches!(c, ' ' | '\t' | '\n'))
-        {
+        let line_ends = spaces.replace("\r\n", "\n");
+        if line_ends.trim_end_matches('\r').contains(|c| !matches!(c, ' ' | '\t' | '\n')) {
             return self.unclear("it contains a character that some shells treat as a space");
         }
         if gap.ends_with('\r') && between.is_some() {
@@ -355,31 +355,7 @@ impl<'t> Walk<'t> {
                     part.words.extend(self.words_after(child));
                 }
                 _ => {
-                    let inner = if child.kind() == "command_name" {
-                        child.child(0).unwrap_or(child)
-                    } else {
-                        child
-                    };
-                    let (next, _) = if inner.kind() == "variable_assignment" {
-                        let (name, value) = self.assigned_in(inner).pop().unwrap_or_default();
-                        (
-                            Word {
-                                text: format!("{name}={}", value.text),
-                                raw: self.text(inner).to_owned(),
-                                ..value
-                            },
-                            None,
-                        )
-                    } else if is_word(inner) || !inner.is_named() && inner.child_count() == 0 {
-                        let known = !inner.is_named() && !matches!(inner.kind(), "$" | "=~" | "==");
-                        if known {
-                            (Word::plain(self.text(inner)), None)
-                        } else {
-                            word(inner, self.source)
-                        }
-                    } else {
-                        (Word::unknown(self.text(inner)), None)
-                    };
+                    let next = self.word_of_command(child);
                     match part.words.last_mut() {
                         Some(last) if touches && gap.is_some_and(|(_, was_word)| was_word) => {
                             last.join(&next);
@@ -409,20 +385,44 @@ impl<'t> Walk<'t> {
         self.parsed.parts.push(part);
     }
 
+    /// Returns the word that a child of a command stands for.
+    fn word_of_command(&mut self, child: Node<'t>) -> Word {
+        let mut node = child;
+        if child.kind() == "command_name" {
+            node = child.child(0).unwrap_or(child);
+        }
+        let raw = self.text(node);
+        if node.kind() == "variable_assignment" {
+            let (name, value) = self.assigned_in(node).pop().unwrap_or_default();
+            let text = format!("{name}={}", value.text);
+            return Word { text, raw: raw.to_owned(), ..value };
+        }
+        if is_word(node) {
+            return word(node, self.source).0;
+        }
+        let is_sign = !node.is_named() && node.child_count() == 0;
+        if !is_sign {
+            return Word::unknown(raw);
+        }
+        match node.kind() {
+            "$" | "=~" | "==" => word(node, self.source).0,
+            _ => Word::plain(raw),
+        }
+    }
+
     /// Adds a command with redirections. The grammar reads words after the file of a redirection as
     /// more files.
     fn redirected(&mut self, node: Node<'t>) {
         let mut more = Vec::new();
         let mut streams = Vec::new();
         let body_end = node.child(0).map_or(0, |body| body.end_byte());
-        for child in
-            node.children(&mut node.walk()).filter(|child| child.kind().ends_with("_redirect"))
-        {
+        for child in node.children(&mut node.walk()) {
+            if !child.kind().ends_with("_redirect") {
+                continue;
+            }
             if child.kind() == "heredoc_redirect"
-                && self
-                    .source
-                    .get(body_end..child.start_byte())
-                    .is_some_and(|gap| gap.trim() == "-")
+                && let Some(gap) = self.source.get(body_end..child.start_byte())
+                && gap.trim() == "-"
             {
                 more.push(Word::plain("-"));
             }
@@ -456,10 +456,8 @@ impl<'t> Walk<'t> {
             }
             if is_word(child) && !matches!(child.kind(), "heredoc_start" | "file_descriptor") {
                 let gap = self.source.get(end..child.start_byte()).unwrap_or_default();
-                if !words.is_empty()
-                    && (gap.replace("\\\n", "").is_empty()
-                        || gap.replace("\\\n", "").contains('\n'))
-                {
+                let spaces = gap.replace("\\\n", "");
+                if !words.is_empty() && (spaces.is_empty() || spaces.contains('\n')) {
                     self.unclear(DISPUTED);
                 }
                 words.push(word(child, self.source).0);
@@ -496,8 +494,11 @@ impl<'t> Walk<'t> {
         let is_stream = operator.ends_with('&')
             && target.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
         let writes = operator != "<" && operator != "<&";
-        (!is_stream && (target.open || !is_harmless(&target.text)))
-            .then_some(Redirect { target, writes })
+        let is_known_harmless = !target.open && is_harmless(&target.text);
+        if is_stream || is_known_harmless {
+            return None;
+        }
+        Some(Redirect { target, writes })
     }
 
     /// Checks whether a number is directly before a redirection. A shell reads it as the number of
@@ -527,7 +528,9 @@ impl<'t> Walk<'t> {
     fn backticks(&mut self, text: &str) {
         match document::in_backticks(text, self.above.contains(&"string")) {
             Some((script, rest, why)) => {
-                why.into_iter().for_each(|why| self.unclear(why));
+                if let Some(why) = why {
+                    self.unclear(why);
+                }
                 self.parsed.scripts.push(script);
                 // Inside of backticks, the grammar pairs quotes, a shell doesn't.
                 if !rest.is_empty() {
@@ -559,8 +562,8 @@ impl<'t> Walk<'t> {
         self.parsed.assigned.extend(assigned);
     }
 
-    /// `[ … ]` is an ordinary command, so operators such as `<` belong to the shell. In `[[ … ]]`,
-    /// they compare.
+    /// Checks a test. `[ … ]` is an ordinary command, so operators such as `<` belong to the shell.
+    /// In `[[ … ]]`, they compare.
     fn test(&mut self, node: Node<'t>) {
         let text = self.text(node);
         if text.starts_with("[[") {
@@ -580,11 +583,10 @@ impl<'t> Walk<'t> {
                         | "expansion"
                         | "arithmetic_expansion"
                 );
-            if !inner.is_named()
+            let is_operator = !inner.is_named()
                 && ["&&", "||", "|", "|&", "&", ";", "<", ">", "<<", ">>", "(", ")", "\n"]
-                    .contains(&inner.kind())
-                || inner.kind() == "redirected_statement"
-            {
+                    .contains(&inner.kind());
+            if is_operator || inner.kind() == "redirected_statement" {
                 self.unclear(DISPUTED);
             }
             if !has_own_node && cursor.goto_first_child() {
@@ -596,16 +598,12 @@ impl<'t> Walk<'t> {
                 }
             }
         }
-        let lines = node.children(&mut node.walk()).collect::<Vec<_>>();
-        let is_split = lines.windows(2).any(|pair| {
-            self.source
-                .get(pair[0].end_byte()..pair[1].start_byte())
-                .unwrap_or_default()
-                .replace("\\\n", "")
-                .contains('\n')
-        });
-        if is_split {
-            self.unclear(DISPUTED);
+        let children = node.children(&mut node.walk()).collect::<Vec<_>>();
+        for pair in children.windows(2) {
+            let gap = self.source.get(pair[0].end_byte()..pair[1].start_byte());
+            if gap.unwrap_or_default().replace("\\\n", "").contains('\n') {
+                self.unclear(DISPUTED);
+            }
         }
     }
 
@@ -615,12 +613,16 @@ impl<'t> Walk<'t> {
         else {
             return;
         };
+        let name = self.text(name);
         let body: String = self.text(body).chars().filter(|c| !c.is_whitespace()).collect();
-        self.parsed.bomb |= body.contains(&format!("{0}|{0}", self.text(name)));
-        self.variables.add_function(self.text(name));
+        let starts_itself_twice = body.contains(&format!("{name}|{name}"));
+        if starts_itself_twice {
+            self.parsed.bomb = true;
+        }
+        self.variables.add_function(name);
     }
 
-    /// `${…}`: checks the text in it that isn't in a node of its own.
+    /// Checks the text in `${…}` that isn't in a node of its own.
     fn expansion(&mut self, node: Node<'t>) {
         self.expanded(self.text(node));
         let mut at = node.start_byte() + 2;
@@ -646,37 +648,39 @@ impl<'t> Walk<'t> {
                     | "subscript"
             );
             if has_own_node {
-                is_inert &= self
-                    .source
-                    .get(at..child.start_byte())
-                    .is_none_or(|text| is_inert_text(text, true));
+                is_inert = is_inert && self.is_inert_expansion(at, child.start_byte());
                 at = child.end_byte();
             }
             if child.kind() == "concatenation" {
                 let parts = child.children(&mut child.walk()).collect::<Vec<_>>();
-                let leaves = parts.iter().filter(|part| {
+                let mut leaves = parts.iter().filter(|part| {
                     part.child_count() == 0
                         && !matches!(part.kind(), "raw_string" | "ansi_c_string")
                 });
-                is_inert &= leaves.clone().all(|part| is_inert_text(self.text(*part), true));
-                is_inert &= parts.windows(2).all(|pair| pair[0].end_byte() == pair[1].start_byte());
+                let are_inert = leaves.all(|part| is_inert_text(self.text(*part), true));
+                let touch = parts.windows(2).all(|pair| pair[0].end_byte() == pair[1].start_byte());
+                is_inert = is_inert && are_inert && touch;
             }
             if child.kind() == "process_substitution" || child.kind() == "array" {
                 self.unclear("it starts a command inside an expansion");
             }
         }
-        is_inert &= self.source.get(at..inner_end).is_none_or(|text| is_inert_text(text, true));
-        if !is_inert {
+        if !is_inert || !self.is_inert_expansion(at, inner_end) {
             self.unclear(DISPUTED);
         }
     }
 
+    /// Checks whether the text between two offsets in `${…}` is inert.
+    fn is_inert_expansion(&self, start: usize, end: usize) -> bool {
+        self.source.get(start..end).is_none_or(|text| is_inert_text(text, true))
+    }
+
     fn comment(&mut self, node: Node<'t>) {
         let before = self.source[..node.start_byte()].chars().next_back();
+        let follows_word = before.is_some_and(|c| !c.is_whitespace() && !";&|()<>`".contains(c));
         let after = self.source[node.end_byte()..].chars().next();
-        if before.is_some_and(|c| !c.is_whitespace() && !";&|()<>`".contains(c))
-            || after.is_some_and(|c| c != '\n' && c != '\r')
-        {
+        let ends_early = after.is_some_and(|c| c != '\n' && c != '\r');
+        if follows_word || ends_early {
             self.unclear(DISPUTED);
         }
     }

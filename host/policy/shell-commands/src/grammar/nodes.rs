@@ -68,7 +68,7 @@ pub(super) const KNOWN: [&str; 59] = [
     "word",
 ];
 
-/// Checks whether a text has no character that begins or ends a command or a quote. `expansion`:
+/// Checks whether a text has no character that begins or ends a command or a quote. If `expansion`,
 /// the text is in `${…}`, where only the closing brace ends it.
 pub(super) fn is_inert_text(text: &str, expansion: bool) -> bool {
     let mut letters = text.chars().peekable();
@@ -126,10 +126,11 @@ pub(super) fn is_word(node: Node<'_>) -> bool {
 
 /// Checks whether a path is a device that stores nothing.
 pub(in super::super) fn is_harmless(path: &str) -> bool {
+    if let Some(number) = path.strip_prefix("/dev/fd/") {
+        return !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    }
     matches!(
         path,
         "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/stdin" | "/dev/zero" | "/dev/tty"
-    ) || path.strip_prefix("/dev/fd/").is_some_and(|number| {
-        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-    })
+    )
 }

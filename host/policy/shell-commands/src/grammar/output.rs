@@ -23,23 +23,24 @@ pub(super) fn last_node<'t>(root: Node<'t>, source: &str) -> Option<(Node<'t>, b
     let mut node = root;
     let mut alone = true;
     loop {
-        let all: Vec<Node<'t>> = parts(node).collect();
-        let inner = match node.kind() {
+        let children: Vec<Node<'t>> = parts(node).collect();
+        let mut from_last = children.iter().rev();
+        node = match node.kind() {
             "command" => return Some((node, alone)),
-            "redirected_statement" | "negated_command" => all.first(),
+            "redirected_statement" | "negated_command" => *children.first()?,
             "pipeline" => {
-                all.iter().rev().find(|part| !is_named(**part, source, &SHOWS)).or(all.first())
+                let writer = from_last.find(|part| !is_named(**part, source, &SHOWS));
+                *writer.or(children.first())?
             }
             "program" | "list" | "subshell" | "compound_statement" => {
-                let last =
-                    all.iter().rev().find(|part| !is_named(**part, source, &ASIDE)).or(all.last());
-                let others = all.iter().filter(|part| Some(*part) != last);
-                alone &= others.into_iter().all(|part| is_quiet(*part, source));
+                let writer = from_last.find(|part| !is_named(**part, source, &ASIDE));
+                let last = *writer.or(children.last())?;
+                let mut others = children.iter().filter(|part| **part != last);
+                alone = alone && others.all(|part| is_quiet(*part, source));
                 last
             }
-            _ => None,
+            _ => return None,
         };
-        node = *inner?;
     }
 }
 
@@ -64,11 +65,13 @@ fn parts<'t>(node: Node<'t>) -> impl Iterator<Item = Node<'t>> {
 }
 
 fn is_named(node: Node<'_>, source: &str, names: &[&str]) -> bool {
-    let node = if node.kind() == "redirected_statement" {
-        node.child_by_field_name("body").unwrap_or(node)
-    } else {
-        node
-    };
-    let name = node.child_by_field_name("name").and_then(|name| source.get(name.byte_range()));
-    node.kind() == "command" && name.is_some_and(|name| names.contains(&name))
+    let mut command = node;
+    if node.kind() == "redirected_statement" {
+        command = node.child_by_field_name("body").unwrap_or(node);
+    }
+    if command.kind() != "command" {
+        return false;
+    }
+    let Some(name) = command.child_by_field_name("name") else { return false };
+    source.get(name.byte_range()).is_some_and(|name| names.contains(&name))
 }
