@@ -51,8 +51,9 @@ enum HeaderError {
 }
 
 impl Collector {
-    /// Returns the receiver at `endpoint`, with the secrets of `[telemetry.secrets]` if it is the
-    /// server of `[telemetry]`, or that table names none. Sends nothing yet.
+    /// Makes the sender to the receiver at `endpoint`. It has the secrets of `[telemetry.secrets]`
+    /// if the receiver is the server of `[telemetry]`, or that table names no server. Sends nothing
+    /// yet.
     ///
     /// # Errors
     ///
@@ -64,11 +65,13 @@ impl Collector {
             let why = "it has a query; put secrets into [telemetry.secrets]";
             return Err(wrong_endpoint(endpoint, why));
         }
+
         let telemetry = &config.values.telemetry;
-        let is_its_server = telemetry.endpoint.is_empty()
-            || Url::parse(&telemetry.endpoint).is_ok_and(|its| its.origin() == url.origin());
+        let has_secrets = telemetry.endpoint.is_empty()
+            || Url::parse(&telemetry.endpoint)
+                .is_ok_and(|configured| configured.origin() == url.origin());
         let mut secrets = Vec::new();
-        if is_its_server {
+        if has_secrets {
             for (name, secret) in &telemetry.secrets {
                 let key = format!("telemetry.secrets.{name}");
                 let source = config.source_of(&key, secret, folders, &directory);
@@ -90,18 +93,29 @@ impl Collector {
             return Ok(headers.clone());
         }
         let mut headers = Vec::new();
-        for ServerKey { name, source, header, prefix } in &self.secrets {
-            let secret =
-                read(source).map_err(|error| HeaderError::Secret { name: name.clone(), error })?;
-            let header = HeaderName::try_from(header.as_str())
-                .map_err(|error| HeaderError::Header { name: name.clone(), error: error.into() })?;
-            let mut value = HeaderValue::try_from(format!("{prefix}{}", secret.expose()))
-                .map_err(|error| HeaderError::Header { name: name.clone(), error: error.into() })?;
-            value.set_sensitive(true);
-            headers.push((header, value));
+        for key in &self.secrets {
+            headers.push(key.header()?);
         }
         self.headers = Some(headers.clone());
         Ok(headers)
+    }
+}
+
+impl ServerKey {
+    /// Reads the secret, and returns the header with it.
+    fn header(&self) -> Result<(HeaderName, HeaderValue), HeaderError> {
+        let secret = read(&self.source)
+            .map_err(|error| HeaderError::Secret { name: self.name.clone(), error })?;
+        let name = HeaderName::try_from(self.header.as_str())
+            .map_err(|error| self.invalid_header(error.into()))?;
+        let mut value = HeaderValue::try_from(format!("{}{}", self.prefix, secret.expose()))
+            .map_err(|error| self.invalid_header(error.into()))?;
+        value.set_sensitive(true);
+        Ok((name, value))
+    }
+
+    fn invalid_header(&self, error: http::Error) -> HeaderError {
+        HeaderError::Header { name: self.name.clone(), error }
     }
 }
 
@@ -118,7 +132,8 @@ impl Transport for Collector {
             .header(CONTENT_TYPE, HeaderValue::from_static(post.media_type))
             .body(post.body.to_vec())
             .limits(LIMITS);
-        for (name, value) in self.headers().map_err(|error| Unsent::Never(error.to_string()))? {
+        let headers = self.headers().map_err(|error| Unsent::Never(error.to_string()))?;
+        for (name, value) in headers {
             // POST is never sent on elsewhere, so no other origin gets a header.
             request = if name == AUTHORIZATION {
                 request.credential(Some(Credential::new(&url, value)))
@@ -130,8 +145,9 @@ impl Transport for Collector {
         let outcome = self.runtime.block_on(async {
             let answer = door.send(request).await?;
             let status = answer.status().as_u16();
-            let pause = answer.headers().get(RETRY_AFTER);
-            let retry_after = pause.and_then(|pause| pause.to_str().ok()?.trim().parse().ok());
+            let retry_header = answer.headers().get(RETRY_AFTER);
+            let retry_after =
+                retry_header.and_then(|seconds| seconds.to_str().ok()?.trim().parse().ok());
             let body = answer.bytes(&|_, _| ()).await?;
             Ok::<_, OutboundError>(Posted { status, retry_after, body })
         });
@@ -144,8 +160,8 @@ impl Transport for Collector {
     }
 }
 
-/// Checks whether an error may be temporary: errors of the settings aren't, nor answers that aren't
-/// a collector's.
+/// Sorts an error by whether it may be temporary. Errors of the settings aren't temporary, and
+/// neither are answers that aren't a collector's.
 fn unsent(error: OutboundError) -> Unsent {
     let why = error.to_string();
     match error {

@@ -7,7 +7,7 @@ use toolhold_core::HostError;
 use toolhold_core::audit::LogRecord;
 
 use crate::error::ExportError;
-use crate::otlp;
+use crate::otlp::{self, Refused};
 use crate::send::{Pauses, Sent, Transport, send};
 
 /// The number of times that an export without `follow` sends a batch. An export with `follow` never
@@ -34,7 +34,7 @@ impl Delivery {
         Self { transport, endpoint, instance, follows, refused: 0 }
     }
 
-    /// Records that the collector took no notice of, so far.
+    /// Returns the number of records that the collector refused so far.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
@@ -56,14 +56,10 @@ impl Delivery {
             tries += 1;
             match send(&mut *self.transport, "v1/logs", &body) {
                 Sent::Done(None) => return Ok(()),
-                Sent::Done(Some(refused)) => {
-                    self.refused += refused.count;
-                    let count = refused.count;
-                    let why = refused.why;
-                    warn(&format!(
-                        "the collector refused {count} of {} records: {why}",
-                        records.len()
-                    ));
+                Sent::Done(Some(Refused { count, why })) => {
+                    self.refused += count;
+                    let total = records.len();
+                    warn(&format!("the collector refused {count} of {total} records: {why}"));
                     return Ok(());
                 }
                 Sent::TooLarge if records.len() > 1 => {
@@ -76,11 +72,11 @@ impl Delivery {
                 Sent::Later(_, why) if !self.follows && tries == TRIES => {
                     return Err(self.failed(records, &why));
                 }
-                Sent::Later(asked, why) => {
+                Sent::Later(requested_pause, why) => {
                     if tries == 1 {
                         warn(&format!("{}: {why}; trying again", self.endpoint));
                     }
-                    sleep(pauses.next(asked));
+                    sleep(pauses.next(requested_pause));
                 }
             }
         }

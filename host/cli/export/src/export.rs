@@ -57,27 +57,26 @@ pub fn export(
         let why = "--endpoint is the address of a collector for OpenTelemetry: add --format otlp";
         return Err(ExportError::Usage(why.to_owned()));
     }
-    let since = arguments
-        .since
-        .as_deref()
-        .map(|since| parse_since(since, SystemTime::now()))
-        .transpose()?;
-    let progress = match receiver(arguments)? {
+    let since = match &arguments.since {
+        Some(since) => Some(parse_since(since, SystemTime::now())?),
         None => None,
-        Some(receiver) => Some(Progress::open(folders, receiver)?),
     };
-    let kept = match (&progress, arguments.again) {
-        (Some(progress), false) => progress.load()?,
+    let progress = match receiver(arguments)? {
+        Some(receiver) => Some(Progress::open(folders, receiver)?),
+        None => None,
+    };
+    let last_position = match &progress {
+        Some(progress) if !arguments.again => progress.load()?,
         _ => None,
     };
-    let from = match (kept, since) {
+    let from = match (last_position, since) {
         (Some(position), _) => ReadFrom::Position(position),
         (None, Some(moment)) => ReadFrom::Time(moment),
         (None, None) => ReadFrom::Position(LogPosition::default()),
     };
     let mut reader = RecordReader::open(folders, from).map_err(with_remedy(progress.is_some()))?;
     let mut sink = Sink::new(arguments, connect)?;
-    let mut done = Exported::default();
+    let mut exported = Exported::default();
     loop {
         let records = reader.read(BATCH)?;
         if let Some(last) = records.last() {
@@ -88,15 +87,17 @@ pub fn export(
             if let Some(progress) = &progress {
                 progress.save(&last.position)?;
             }
-            records.iter().for_each(|record| done.count(record, &mut warn));
+            for record in &records {
+                exported.count(record, &mut warn);
+            }
         } else if arguments.follow {
             reader.wait(WAIT)?;
         } else {
             match &mut sink {
                 Sink::Lines(lines) => lines.end()?,
-                Sink::Collector(delivery) => done.refused = delivery.refused(),
+                Sink::Collector(delivery) => exported.refused = delivery.refused(),
             }
-            return Ok(done);
+            return Ok(exported);
         }
     }
 }
@@ -131,6 +132,7 @@ fn is_stdout(arguments: &ExportArguments) -> bool {
 }
 
 impl Exported {
+    /// Counts a record, and warns if it was changed or if records before it are missing.
     fn count(&mut self, record: &LogRecord, warn: &mut impl FnMut(&str)) {
         self.records += 1;
         self.missing += record.missing;
@@ -140,7 +142,12 @@ impl Exported {
         self.warnings += 1;
         let seq = record.position.seq;
         let missing = record.missing;
-        let text = if !record.intact {
+        let warning = if record.intact {
+            format!(
+                "{missing} records before record {seq} were not exported, because their files were \
+                 removed"
+            )
+        } else {
             self.broken += 1;
             let before = match missing {
                 0 => String::new(),
@@ -150,20 +157,15 @@ impl Exported {
                 "record {seq} was changed, or doesn't follow the records before{before}; for \
                  details: toolhold audit verify"
             )
-        } else {
-            format!(
-                "{missing} records before record {seq} were not exported, because their files were \
-                 removed"
-            )
         };
         if self.warnings <= MAX_WARNINGS {
-            warn(&text);
+            warn(&warning);
         }
     }
 }
 
 /// Returns the name of a receiver: exports in the same form to the same place continue each other.
-/// `None`: standard output, whose reader is unknown.
+/// Returns `None` for standard output, whose reader is unknown.
 fn receiver(arguments: &ExportArguments) -> Result<Option<String>, HostError> {
     if let Some(endpoint) = &arguments.endpoint {
         let endpoint = endpoint.trim_end_matches('/');
@@ -180,13 +182,13 @@ fn receiver(arguments: &ExportArguments) -> Result<Option<String>, HostError> {
 /// Returns the path with the real path of its folder. The file itself is never a link.
 fn real_path(file: &Path) -> std::io::Result<PathBuf> {
     let path = std::path::absolute(file)?;
-    Ok(match (path.parent(), path.file_name()) {
-        (Some(folder), Some(name)) => folder.canonicalize()?.join(name),
-        _ => path,
-    })
+    if let (Some(folder), Some(name)) = (path.parent(), path.file_name()) {
+        return Ok(folder.canonicalize()?.join(name));
+    }
+    Ok(path)
 }
 
-/// Says how to go on if the log isn't the one that was exported before.
+/// Adds to an error how to go on if the log isn't the one that was exported before.
 fn with_remedy(continues: bool) -> impl FnOnce(HostError) -> HostError {
     move |error| match error {
         HostError::Io { what, source }

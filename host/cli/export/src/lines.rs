@@ -23,7 +23,7 @@ pub(crate) struct Lines {
     format: ExportFormat,
     /// Identifies this exporter in OTLP.
     instance: String,
-    /// The last record that was written. `None`: none yet.
+    /// The last record that was written. `None`: no record was written yet.
     last: Option<LogPosition>,
     count: u64,
 }
@@ -34,12 +34,12 @@ enum Out {
 }
 
 impl Lines {
-    /// To standard output.
+    /// Writes to standard output.
     pub(crate) fn to_stdout(format: ExportFormat, instance: String) -> Self {
         Self { out: Out::Stdout, format, instance, last: None, count: 0 }
     }
 
-    /// To the end of a file, which is created if it doesn't exist, for this user alone.
+    /// Writes to the end of a file, which is created if it doesn't exist, for this user alone.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl Lines {
         self.write(&text)
     }
 
-    /// Says that this export is complete.
+    /// Writes that this export is complete.
     ///
     /// # Errors
     ///
@@ -105,14 +105,18 @@ impl Lines {
                 out.write_all(text).and_then(|()| out.flush()).map_err(ExportError::Write)
             }
             Out::File { file, name } => {
-                let written = file.write_all(text).and_then(|()| match file.sync_data() {
-                    // A FIFO or a terminal has no disk.
-                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-                    synced => synced,
-                });
-                written.map_err(|error| HostError::io(name.clone())(error).into())
+                write_to_disk(file, text).map_err(|error| HostError::io(name.clone())(error).into())
             }
         }
+    }
+}
+
+fn write_to_disk(file: &mut File, text: &[u8]) -> io::Result<()> {
+    file.write_all(text)?;
+    match file.sync_data() {
+        // A FIFO or a terminal has no disk.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        result => result,
     }
 }
 

@@ -31,7 +31,7 @@ struct State {
 }
 
 impl Progress {
-    /// Returns the progress of the export to a receiver.
+    /// Opens the progress of the export to a receiver.
     ///
     /// # Errors
     ///
@@ -50,9 +50,10 @@ impl Progress {
                 Ok(Self { folder, path, name: format!("{name}.json"), receiver, _lock: lock })
             }
             Err(TryLockError::WouldBlock) => {
-                Err(HostError::io(format!("exporting to {receiver}"))(std::io::Error::other(
+                let error = std::io::Error::other(
                     "another `toolhold audit export` writes to the same place; end it first",
-                )))
+                );
+                Err(HostError::io(format!("exporting to {receiver}"))(error))
             }
             Err(TryLockError::Error(error)) => {
                 Err(HostError::io(path.display().to_string())(error))
@@ -60,7 +61,7 @@ impl Progress {
         }
     }
 
-    /// Returns the last exported record. `None`: there is none.
+    /// Returns the last exported record. Returns `None` if no record was exported yet.
     ///
     /// # Errors
     ///
@@ -70,7 +71,7 @@ impl Progress {
         Ok(state.position)
     }
 
-    /// Keeps the last exported record.
+    /// Saves the last exported record.
     ///
     /// # Errors
     ///

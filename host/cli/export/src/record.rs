@@ -29,7 +29,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Returns the fields of a record; none if its line isn't JSON.
+    /// Reads the fields of a record. If its line isn't a JSON object, it has no fields.
     pub(crate) fn from_record(record: &'a LogRecord) -> Self {
         let values = match serde_json::from_slice(&record.line) {
             Ok(Value::Object(values)) => values,
@@ -38,7 +38,7 @@ impl<'a> Fields<'a> {
         Self { record, values }
     }
 
-    /// Its line as it is in the log.
+    /// Returns the line of the record as it is in the log.
     pub(crate) fn line(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(&self.record.line)
     }
@@ -67,11 +67,13 @@ impl<'a> Fields<'a> {
         if is_word { kind } else { "unknown".to_owned() }
     }
 
-    /// Returns the time of the record. 1970 if it has no time.
+    /// Returns the time of the record, or 1970 if it has no valid time.
     fn time(&self) -> SystemTime {
-        let time =
-            self.get("ts").and_then(Value::as_str).and_then(|ts| ts.parse::<Timestamp>().ok());
-        time.map_or(SystemTime::UNIX_EPOCH, from_timestamp)
+        let text = self.get("ts").and_then(Value::as_str).unwrap_or_default();
+        match text.parse::<Timestamp>() {
+            Ok(timestamp) => from_timestamp(timestamp),
+            Err(_) => SystemTime::UNIX_EPOCH,
+        }
     }
 
     /// Returns the time of the record, in nanoseconds since 1970.
@@ -84,15 +86,14 @@ impl<'a> Fields<'a> {
         if !self.record.intact {
             return Severity::Fatal;
         }
-        let flagged = self.get("injection_flagged").is_some() || self.get("denials").is_some();
-        match self.get("result").and_then(Value::as_str) {
-            Some("error" | "timeout") => Severity::Error,
-            Some("blocked") => Severity::Warning,
-            _ if flagged || self.record.missing > 0 || self.get("torn").is_some() => {
-                Severity::Warning
-            }
-            _ => Severity::Info,
+        let result = self.get("result").and_then(Value::as_str);
+        if let Some("error" | "timeout") = result {
+            return Severity::Error;
         }
+        let has_warning = result == Some("blocked")
+            || self.record.missing > 0
+            || ["injection_flagged", "denials", "torn"].iter().any(|key| self.get(key).is_some());
+        if has_warning { Severity::Warning } else { Severity::Info }
     }
 }
 

@@ -102,14 +102,15 @@ impl Pauses {
     }
 
     /// Returns the next pause: at least as long as the receiver asked for.
-    pub(crate) fn next(&mut self, asked: Option<Duration>) -> Duration {
-        let pause = self.next;
+    pub(crate) fn next(&mut self, requested: Option<Duration>) -> Duration {
+        let longest = self.next;
         self.next = (self.next * 2).min(LAST_PAUSE);
         let mut random = [0; 1];
         // Without random bytes, the pause is the shortest.
         let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-        let pause = pause / 2 + pause.mul_f64(f64::from(random[0]) / 512.0);
-        pause.max(asked.unwrap_or_default())
+        // The pause is between half of the longest and the longest.
+        let pause = longest / 2 + longest.mul_f64(f64::from(random[0]) / 512.0);
+        pause.max(requested.unwrap_or_default())
     }
 }
 

@@ -13,19 +13,20 @@ use crate::error::ExportError;
 ///
 /// [`ExportError::Usage`]: the text is neither.
 pub(crate) fn parse_since(text: &str, now: SystemTime) -> Result<SystemTime, ExportError> {
-    let parsed = ago(text).map(|ago| {
-        now.checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH).max(SystemTime::UNIX_EPOCH)
-    });
-    parsed.or_else(|| moment(text)).ok_or_else(|| {
-        let text = toolhold_core::text::neutral_line(toolhold_core::text::cut(text, 100));
+    if let Some(age) = parse_age(text) {
+        let moment = now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+        return Ok(moment.max(SystemTime::UNIX_EPOCH));
+    }
+    parse_moment(text).ok_or_else(|| {
+        let shown = toolhold_core::text::neutral_line(toolhold_core::text::cut(text, 100));
         ExportError::Usage(format!(
-            "--since {text}: use a time such as 2026-03-01T12:00:00Z or 2026-03-01 (UTC), or a \
+            "--since {shown}: use a time such as 2026-03-01T12:00:00Z or 2026-03-01 (UTC), or a \
              time ago such as 90m, 24h, 7d"
         ))
     })
 }
 
-fn ago(text: &str) -> Option<Duration> {
+fn parse_age(text: &str) -> Option<Duration> {
     let unit = text.chars().last()?;
     let seconds = match unit {
         's' => 1,
@@ -38,13 +39,14 @@ fn ago(text: &str) -> Option<Duration> {
     count.checked_mul(seconds).map(Duration::from_secs)
 }
 
-fn moment(text: &str) -> Option<SystemTime> {
-    let moment = text.parse().or_else(|_| {
-        // A date is the beginning of its day.
-        let date = text.parse::<Date>()?;
-        format!("{date}T00:00:00Z").parse::<Timestamp>()
-    });
-    moment.ok().map(from_timestamp)
+fn parse_moment(text: &str) -> Option<SystemTime> {
+    if let Ok(moment) = text.parse::<Timestamp>() {
+        return Some(from_timestamp(moment));
+    }
+    // A date is the beginning of its day.
+    let date = text.parse::<Date>().ok()?;
+    let moment = format!("{date}T00:00:00Z").parse::<Timestamp>().ok()?;
+    Some(from_timestamp(moment))
 }
 
 /// Returns a time of the system. A time before 1970 becomes 1970: nothing was recorded then.
@@ -53,7 +55,7 @@ pub(crate) fn from_timestamp(moment: Timestamp) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos)
 }
 
-/// Nanoseconds since 1970.
+/// Returns the nanoseconds since 1970.
 pub(crate) fn nanos(moment: SystemTime) -> u64 {
     moment
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -70,7 +70,7 @@ impl Message {
         self.with(number, name, Value::Text(value.into()))
     }
 
-    /// As Protocol Buffers.
+    /// Encodes the message as Protocol Buffers.
     pub(crate) fn to_protobuf(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write(&mut out);
@@ -83,7 +83,7 @@ impl Message {
         }
     }
 
-    /// As JSON.
+    /// Encodes the message as JSON.
     pub(crate) fn to_json(&self) -> Json {
         let fields = self.0.iter().map(|(_, name, value)| ((*name).to_owned(), value.to_json()));
         Json::Object(fields.collect::<Map<_, _>>())
@@ -103,7 +103,9 @@ impl Value {
             Self::Double(value) => bits_64(number, value.to_le_bytes(), out),
             Self::Message(message) => bytes(number, &message.to_protobuf(), out),
             Self::Messages(messages) => {
-                messages.iter().for_each(|message| bytes(number, &message.to_protobuf(), out));
+                for message in messages {
+                    bytes(number, &message.to_protobuf(), out);
+                }
             }
             Self::FixedList(values) => {
                 let packed: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -116,7 +118,7 @@ impl Value {
         }
     }
 
-    /// Numbers of 64 bits are texts in JSON.
+    /// Encodes the value as JSON, where numbers of 64 bits are texts.
     fn to_json(&self) -> Json {
         match self {
             Self::Text(text) => json!(text),
@@ -169,20 +171,22 @@ pub(crate) enum Read<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Returns the fields of a message. `None` as an item: the rest isn't valid.
+/// Returns the fields of a message. The item `None` says that the rest isn't valid.
 pub(crate) fn fields(mut rest: &[u8]) -> impl Iterator<Item = Option<(u64, Read<'_>)>> {
     std::iter::from_fn(move || {
-        (!rest.is_empty()).then(|| {
-            let field = field(&mut rest);
-            if field.is_none() {
-                rest = &[];
-            }
-            field
-        })
+        if rest.is_empty() {
+            return None;
+        }
+        let field = read_field(&mut rest);
+        if field.is_none() {
+            rest = &[];
+        }
+        Some(field)
     })
 }
 
-fn field<'a>(rest: &mut &'a [u8]) -> Option<(u64, Read<'a>)> {
+/// Reads the number and the value of the next field. Returns `None` if it isn't valid.
+fn read_field<'a>(rest: &mut &'a [u8]) -> Option<(u64, Read<'a>)> {
     let key = read_varint(rest)?;
     let value = match u32::try_from(key & 7).ok()? {
         VARINT => Read::Number(read_varint(rest)?),
@@ -198,17 +202,18 @@ fn field<'a>(rest: &mut &'a [u8]) -> Option<(u64, Read<'a>)> {
 }
 
 fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
-    let (taken, left) = rest.split_at_checked(length)?;
-    *rest = left;
-    Some(taken)
+    let (bytes, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(bytes)
 }
 
 fn read_varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
-    for at in 0..10 {
+    for index in 0..10 {
         let byte = *take(rest, 1)?.first()?;
-        value |= u64::from(byte & 0x7f) << (7 * at);
-        if byte & 0x80 == 0 {
+        value |= u64::from(byte & 0x7f) << (7 * index);
+        let is_last = byte & 0x80 == 0;
+        if is_last {
             return Some(value);
         }
     }

@@ -15,20 +15,20 @@ use crate::time::nanos;
 pub(crate) fn request(records: &[LogRecord], instance: &str) -> Message {
     let now = nanos(SystemTime::now());
     let logs = records.iter().map(|record| log(record, now)).collect();
-    let scoped = Message::new().with_message(1, "scope", scope(names::AUDIT_SCOPE)).with_all(
+    let scope_logs = Message::new().with_message(1, "scope", scope(names::AUDIT_SCOPE)).with_all(
         2,
         "logRecords",
         logs,
     );
-    let of_resource = Message::new().with_message(1, "resource", resource(instance)).with_all(
+    let resource_logs = Message::new().with_message(1, "resource", resource(instance)).with_all(
         2,
         "scopeLogs",
-        vec![scoped],
+        vec![scope_logs],
     );
-    Message::new().with_all(1, "resourceLogs", vec![of_resource])
+    Message::new().with_all(1, "resourceLogs", vec![resource_logs])
 }
 
-/// One record. The body is its line as it is, whose hash a receiver can compute.
+/// Makes the log of one record. Its body is the unchanged line, whose hash a receiver can compute.
 fn log(record: &LogRecord, now: u64) -> Message {
     let fields = Fields::from_record(record);
     let (number, severity) = match fields.severity() {
@@ -63,20 +63,27 @@ fn attributes(record: &LogRecord, fields: &Fields<'_>) -> Vec<Message> {
             attributes.push(text(name, value));
         }
     }
-    // The body has the others in their form; these are for searching.
-    let others = fields.entries().filter(|(key, _)| !matches!(*key, "seq" | "hash" | "ts"));
-    for (key, value) in others {
-        let value = match value {
-            Json::String(value) => Value::Text(toolhold_core::text::neutral_line(value)),
-            Json::Bool(value) => Value::Bool(*value),
-            Json::Number(number) => match (number.as_i64(), number.as_f64()) {
-                (Some(value), _) => Value::Int(value),
-                (None, Some(value)) => Value::Double(value),
-                (None, None) => continue,
-            },
-            _ => continue,
-        };
-        attributes.push(attribute(format!("{}{key}", names::RECORD), value));
+    // The body has all fields in their form; the attributes are for searching.
+    for (key, value) in fields.entries() {
+        if matches!(key, "seq" | "hash" | "ts") {
+            continue;
+        }
+        if let Some(value) = plain_value(value) {
+            attributes.push(attribute(format!("{}{key}", names::RECORD), value));
+        }
     }
     attributes
+}
+
+/// Converts a JSON value. Returns `None` for `null`, lists and objects.
+fn plain_value(value: &Json) -> Option<Value> {
+    match value {
+        Json::String(text) => Some(Value::Text(toolhold_core::text::neutral_line(text))),
+        Json::Bool(flag) => Some(Value::Bool(*flag)),
+        Json::Number(number) => match number.as_i64() {
+            Some(integer) => Some(Value::Int(integer)),
+            None => number.as_f64().map(Value::Double),
+        },
+        Json::Null | Json::Array(_) | Json::Object(_) => None,
+    }
 }

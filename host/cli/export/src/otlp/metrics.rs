@@ -30,7 +30,7 @@ pub(crate) struct Histogram {
 }
 
 impl Span {
-    /// Returns a number that only grows.
+    /// Makes a metric of numbers that only grow. Returns `None` if there is no number.
     pub(crate) fn counter(
         self,
         name: &str,
@@ -45,7 +45,7 @@ impl Span {
         Some(metric(name, unit, description).with_message(7, "sum", sum))
     }
 
-    /// Returns a number that goes up and down.
+    /// Makes a metric of numbers that go up and down. Returns `None` if there is no number.
     pub(crate) fn gauge(
         self,
         name: &str,
@@ -57,7 +57,8 @@ impl Span {
         Some(metric(name, unit, description).with_message(5, "gauge", gauge))
     }
 
-    /// How values are spread over buckets, which end at the bounds.
+    /// Makes a metric of the numbers of values in buckets, which end at the bounds. Returns `None`
+    /// if there is no histogram.
     pub(crate) fn histogram(
         self,
         name: &str,
@@ -79,7 +80,8 @@ impl Span {
                 .with(6, "bucketCounts", Value::FixedList(value.buckets))
                 .with(7, "explicitBounds", Value::DoubleList(bounds.to_vec()))
         });
-        let histogram = Message::new().with_all(1, "dataPoints", points.collect()).with(
+        let points = points.collect();
+        let histogram = Message::new().with_all(1, "dataPoints", points).with(
             2,
             "aggregationTemporality",
             Value::Number(CUMULATIVE),
@@ -87,7 +89,7 @@ impl Span {
         Some(metric(name, unit, description).with_message(9, "histogram", histogram))
     }
 
-    /// `None`: without points, there is no metric.
+    /// Makes the points of a metric. Returns `None` if there is no point, since a metric needs one.
     fn points(self, points: Vec<Point>) -> Option<Vec<Message>> {
         if points.is_empty() {
             return None;
@@ -105,15 +107,15 @@ impl Span {
 
 /// Returns a request with metrics: `ExportMetricsServiceRequest`.
 pub(crate) fn request(metrics: Vec<Message>, instance: &str) -> Message {
-    let scoped = Message::new()
+    let scope_metrics = Message::new()
         .with_message(1, "scope", scope(names::CALLS_SCOPE))
         .with_all(2, "metrics", metrics);
-    let of_resource = Message::new().with_message(1, "resource", resource(instance)).with_all(
+    let resource_metrics = Message::new().with_message(1, "resource", resource(instance)).with_all(
         2,
         "scopeMetrics",
-        vec![scoped],
+        vec![scope_metrics],
     );
-    Message::new().with_all(1, "resourceMetrics", vec![of_resource])
+    Message::new().with_all(1, "resourceMetrics", vec![resource_metrics])
 }
 
 fn metric(name: &str, unit: &str, description: &str) -> Message {

@@ -59,21 +59,22 @@ pub(crate) struct Refused {
     pub(crate) why: String,
 }
 
-/// Reads the answer to a request. `None`: nothing was refused. An answer that isn't valid counts as
-/// nothing, since its status has said that the request was accepted.
+/// Reads the refused items in the answer to a request. Returns `None` if no item was refused. An
+/// answer that isn't valid refuses nothing, since its status has said that the request was
+/// accepted.
 pub(crate) fn refused(answer: &[u8]) -> Option<Refused> {
-    let partial = fields(answer).flatten().find_map(|(number, value)| match (number, value) {
+    let partial_success = fields(answer).flatten().find_map(|field| match field {
         (1, Read::Bytes(bytes)) => Some(bytes),
         _ => None,
     })?;
     let mut refused = Refused { count: 0, why: String::new() };
-    for (number, value) in fields(partial).flatten() {
-        match (number, value) {
+    for field in fields(partial_success).flatten() {
+        match field {
             (1, Read::Number(count)) => refused.count = count,
             (2, Read::Bytes(bytes)) => {
-                let said = String::from_utf8_lossy(bytes);
-                refused.why =
-                    toolhold_core::text::neutral_line(toolhold_core::text::cut(&said, MAX_SAID));
+                let message = String::from_utf8_lossy(bytes);
+                let shown = toolhold_core::text::cut(&message, MAX_SAID);
+                refused.why = toolhold_core::text::neutral_line(shown);
             }
             _ => {}
         }

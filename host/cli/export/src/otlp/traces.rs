@@ -29,17 +29,16 @@ pub(crate) struct Span {
 
 /// Returns a request with spans: `ExportTraceServiceRequest`.
 pub(crate) fn request(spans: &[Span], instance: &str) -> Message {
-    let scoped = Message::new().with_message(1, "scope", scope(names::CALLS_SCOPE)).with_all(
-        2,
-        "spans",
-        spans.iter().map(message).collect(),
-    );
-    let of_resource = Message::new().with_message(1, "resource", resource(instance)).with_all(
+    let spans = spans.iter().map(message).collect();
+    let scope_spans = Message::new()
+        .with_message(1, "scope", scope(names::CALLS_SCOPE))
+        .with_all(2, "spans", spans);
+    let resource_spans = Message::new().with_message(1, "resource", resource(instance)).with_all(
         2,
         "scopeSpans",
-        vec![scoped],
+        vec![scope_spans],
     );
-    Message::new().with_all(1, "resourceSpans", vec![of_resource])
+    Message::new().with_all(1, "resourceSpans", vec![resource_spans])
 }
 
 fn message(span: &Span) -> Message {
@@ -66,8 +65,8 @@ fn message(span: &Span) -> Message {
         .with_all(9, "attributes", span.attributes.clone())
         .with_all(11, "events", events.collect());
     if span.failed {
-        message.with_message(15, "status", Message::new().with(3, "code", Value::Number(ERROR)))
-    } else {
-        message
+        let status = Message::new().with(3, "code", Value::Number(ERROR));
+        message = message.with_message(15, "status", status);
     }
+    message
 }

@@ -46,14 +46,16 @@ pub(super) struct Refusal {
 impl Refusal {
     /// Returns the first refusal of a call.
     pub(super) fn first_of(answer: &Answer) -> Option<Self> {
-        let decision = answer.decision.as_ref().filter(|found| found.verdict == Verdict::Deny);
-        if let Some(decision) = decision {
+        if let Some(decision) = &answer.decision
+            && decision.verdict == Verdict::Deny
+        {
             let gate = decision.gate.as_str();
             return Some(Self { gate, rule: rule_name(&decision.rule), count: 1 });
         }
         let report = answer.report.entries();
-        let of_call = answer.outcome.as_ref().err().and_then(|failure| failure.denial.as_ref());
-        let denial = report.denial.as_ref().or(of_call)?;
+        let failure = answer.outcome.as_ref().err();
+        let call_denial = failure.and_then(|failure| failure.denial.as_ref());
+        let denial = report.denial.as_ref().or(call_denial)?;
         let count = report.denials.max(1);
         Some(Self { gate: "grants", rule: rule_name(&denial.rule), count })
     }
@@ -101,12 +103,13 @@ pub(super) fn outcome(answer: &Answer) -> Option<&'static str> {
 impl Call {
     pub(super) fn new(call: &ObservedCall<'_>) -> Self {
         let answer = call.answer;
+        let failure = answer.outcome.as_ref().err();
         // A plugin may choose a code, and put text of the call there.
-        let code = answer.outcome.as_ref().err().and_then(|failure| {
-            let code = failure.code.as_deref()?;
-            HOST_CODES.iter().find(|known| **known == code).copied()
-        });
+        let code = failure
+            .and_then(|failure| failure.code.as_deref())
+            .and_then(|code| HOST_CODES.iter().find(|known| **known == code).copied());
         let parent = call.meta.and_then(|meta| meta.get(names::TRACE_PARENT)?.as_str());
+        let approval = answer.approval.as_ref();
         Self {
             id: answer.id.clone(),
             tool: answer.tool.clone(),
@@ -123,22 +126,23 @@ impl Call {
             truncated: answer.truncated,
             verdict: answer.decision.as_ref().map(|decision| decision.verdict),
             refusal: Refusal::first_of(answer),
-            approval: answer
-                .approval
-                .as_ref()
-                .map(|approval| (approval.by.clone(), approval.scope.as_str())),
+            approval: approval.map(|approval| (approval.by.clone(), approval.scope.as_str())),
             steps: answer.steps.clone(),
         }
     }
 
-    /// Returns the span of the call. `random`: 24 random bytes.
+    /// Returns the span of the call. Its identifiers are made of the random bytes.
     pub(super) fn span(self, random: &[u8; 24]) -> Span {
         let mut trace = [0; 16];
         trace.copy_from_slice(&random[..16]);
         let mut id = [0; 8];
         id.copy_from_slice(&random[16..]);
-        let (trace, parent) =
-            self.parent.map_or((trace, None), |(trace, parent)| (trace, Some(parent)));
+        let mut parent = None;
+        if let Some((parent_trace, parent_span)) = self.parent {
+            trace = parent_trace;
+            parent = Some(parent_span);
+        }
+
         let tool = name(self.tool.as_deref().unwrap_or(names::OTHER));
         let mut attributes = vec![
             text(names::OPERATION, names::EXECUTE_TOOL),
@@ -163,6 +167,7 @@ impl Call {
         for step in &self.steps {
             attributes.push(millis(&format!("{}{}", names::STEP, step.name), step.time));
         }
+
         let mut events = Vec::new();
         if let Some((by, scope)) = self.approval {
             let approval =
@@ -178,6 +183,7 @@ impl Call {
             ];
             events.push((names::DENIAL_EVENT, denial));
         }
+
         Span {
             trace,
             id,
@@ -200,19 +206,22 @@ fn millis(name: &str, time: Duration) -> Message {
     attribute(name, Value::Double(time.as_secs_f64() * 1000.0))
 }
 
-/// Reads a `traceparent` of W3C Trace Context: version, trace, span and flags. `None`: the text
-/// isn't a `traceparent`.
+/// Reads the trace and the span of a `traceparent` of W3C Trace Context: version, trace, span and
+/// flags. Returns `None` if the text isn't a valid `traceparent`.
 fn parse_parent(text: &str) -> Option<([u8; 16], [u8; 8])> {
     let mut parts = text.split('-');
     let version = parts.next()?;
     let trace = parts.next()?;
     let span = parts.next()?;
     let flags = parts.next()?;
-    let is_version = version == "00" && parts.next().is_none();
-    let trace = hex::<16>(trace)?;
-    let span = hex::<8>(span)?;
-    let [_] = hex::<1>(flags)?;
-    (is_version && trace != [0; 16] && span != [0; 8]).then_some((trace, span))
+    if version != "00" || parts.next().is_some() {
+        return None;
+    }
+    let trace_id = hex::<16>(trace)?;
+    let span_id = hex::<8>(span)?;
+    hex::<1>(flags)?;
+    let are_valid = trace_id != [0; 16] && span_id != [0; 8];
+    are_valid.then_some((trace_id, span_id))
 }
 
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {

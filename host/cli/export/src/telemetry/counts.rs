@@ -147,11 +147,11 @@ fn by_word(name: &'static str, counts: &BTreeMap<&'static str, u64>) -> Vec<(Vec
 /// Returns the count of a name, without a copy of a name that is known.
 fn named<'a, T: Default>(counts: &'a mut HashMap<String, T>, name: &str) -> &'a mut T {
     let is_one_too_many = !counts.contains_key(name) && counts.len() >= MAX_NAMES;
-    let name = if is_one_too_many { names::OTHER } else { name };
-    if !counts.contains_key(name) {
-        counts.insert(name.to_owned(), T::default());
+    let counted_name = if is_one_too_many { names::OTHER } else { name };
+    if !counts.contains_key(counted_name) {
+        counts.insert(counted_name.to_owned(), T::default());
     }
-    counts.entry(name.to_owned()).or_default()
+    counts.entry(counted_name.to_owned()).or_default()
 }
 
 #[cfg(test)]

@@ -69,14 +69,15 @@ struct Inbox {
 }
 
 impl Telemetry {
-    /// Starts the telemetry that `[telemetry]` enables. `None`: nothing is sent.
+    /// Starts the telemetry that `[telemetry]` enables. Returns `None` if it enables none.
     ///
     /// # Errors
     ///
     /// [`HostError::Config`]: the endpoint can't be used.
     pub fn from_config(config: &Config, folders: &Folders) -> Result<Option<Arc<Self>>, HostError> {
         let settings = &config.values.telemetry;
-        if settings.endpoint.is_empty() || !(settings.traces || settings.metrics) {
+        let has_signals = settings.traces || settings.metrics;
+        if settings.endpoint.is_empty() || !has_signals {
             return Ok(None);
         }
         let signals = Signals {
@@ -120,10 +121,10 @@ impl Drop for Telemetry {
     }
 }
 
-/// Waits at most this long until the telemetry of this process is sent or was tried once. For a
-/// program that ends: its threads end with it.
-pub fn flush_telemetry(most: Duration) {
-    let until = Instant::now() + most;
+/// Waits at most `limit` until the telemetry of this process is sent or was tried once. A program
+/// calls it before it ends, since its threads end with it.
+pub fn flush_telemetry(limit: Duration) {
+    let deadline = Instant::now() + limit;
     for state in std::mem::take(&mut *lock(&RUNNING)) {
         let (done, flushed) = sync_channel(1);
         let mut inbox = lock(&state.inbox);
@@ -134,7 +135,7 @@ pub fn flush_telemetry(most: Duration) {
         drop(inbox);
         state.wakes.notify_all();
         // Sent, ended, or too late: the program goes on in each case.
-        let _ = flushed.recv_timeout(until.saturating_duration_since(Instant::now()));
+        let _ = flushed.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 }
 

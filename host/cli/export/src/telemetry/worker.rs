@@ -15,6 +15,15 @@ use crate::send::{Pauses, Sent, Transport, send};
 /// Spans in one request.
 pub(super) const BATCH: usize = 512;
 
+/// The items that the thread takes at once.
+struct Waiting {
+    calls: Vec<Call>,
+    /// The callers that wait until everything is sent.
+    flushes: Vec<SyncSender<()>>,
+    /// Whether no call comes any more.
+    closed: bool,
+}
+
 pub(super) struct Worker {
     signals: Signals,
     transport: Box<dyn Transport>,
@@ -43,24 +52,26 @@ impl Worker {
         }
     }
 
-    /// Ends after its host.
+    /// Sends until the host has ended.
     pub(super) fn run(mut self) {
         let mut next = Instant::now() + self.signals.every;
         loop {
-            let (calls, flushes, closed) = self.wait(next);
-            let is_due = closed || !flushes.is_empty() || Instant::now() >= next;
+            let Waiting { calls, flushes, closed } = self.wait(next);
+            let sends_at_once = closed || !flushes.is_empty();
+            let is_due = sends_at_once || Instant::now() >= next;
             for call in calls {
                 self.add(call);
             }
+            if sends_at_once {
+                self.not_before = None;
+            }
             if is_due {
-                if closed || !flushes.is_empty() {
-                    self.not_before = None;
-                }
                 self.send_all();
                 next = Instant::now() + self.signals.every;
             }
-            // The asker may have gone.
+
             for done in flushes {
+                // The caller may have gone.
                 let _ = done.try_send(());
             }
             if closed {
@@ -73,21 +84,23 @@ impl Worker {
     }
 
     /// Waits for enough to send, for a request to send, or for the time. Takes the waiting items.
-    fn wait(&self, next: Instant) -> (Vec<Call>, Vec<SyncSender<()>>, bool) {
-        let left = next.saturating_duration_since(Instant::now());
+    fn wait(&self, next: Instant) -> Waiting {
+        let timeout = next.saturating_duration_since(Instant::now());
         let may_send = self.may_send();
         let inbox = lock(&self.state.inbox);
-        let waited = self.state.wakes.wait_timeout_while(inbox, left, |inbox| {
+        let wait_result = self.state.wakes.wait_timeout_while(inbox, timeout, |inbox| {
             let is_batch = inbox.calls.len() >= BATCH && may_send;
             !is_batch && inbox.flushes.is_empty() && !inbox.closed
         });
-        let (mut inbox, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (mut inbox, _) = wait_result.unwrap_or_else(PoisonError::into_inner);
+
         let flushes = std::mem::take(&mut inbox.flushes);
         // Calls that can't be sent yet stay as long as there is room.
         let takes_all = may_send || inbox.closed || !flushes.is_empty();
         let room = if takes_all { usize::MAX } else { BATCH - self.spans.len() };
         let count = room.min(inbox.calls.len());
-        (inbox.calls.drain(..count).collect(), flushes, inbox.closed)
+        let calls = inbox.calls.drain(..count).collect();
+        Waiting { calls, flushes, closed: inbox.closed }
     }
 
     fn add(&mut self, call: Call) {
@@ -95,8 +108,9 @@ impl Worker {
             self.send_spans();
         }
         let mut random = [0; 24];
-        let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-        if filled.is_ok_and(|length| length == random.len()) && self.spans.len() < BATCH {
+        let length = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+        let is_random = length == Ok(random.len());
+        if is_random && self.spans.len() < BATCH {
             self.spans.push(call.span(&random));
         } else {
             self.state.dropped.fetch_add(1, Ordering::Relaxed);
@@ -112,8 +126,10 @@ impl Worker {
             self.send_spans();
         }
         if self.signals.metrics && self.may_send() {
-            let plugins =
-                lock(&self.state.plugins).as_ref().map_or_else(BTreeMap::new, |count| count());
+            let plugins = match &*lock(&self.state.plugins) {
+                Some(count_plugins) => count_plugins(),
+                None => BTreeMap::new(),
+            };
             let dropped = self.state.dropped.load(Ordering::Relaxed);
             let metrics = lock(&self.state.counts).metrics(&plugins, dropped);
             let body = otlp::metrics::request(metrics, &self.instance).to_protobuf();
@@ -144,11 +160,12 @@ impl Worker {
                 } else if std::mem::take(&mut self.warned) {
                     tracing::info!("telemetry is sent again");
                 }
-                (self.pauses, self.not_before) = (Pauses::new(), None);
+                self.pauses = Pauses::new();
+                self.not_before = None;
                 true
             }
-            Sent::Later(asked, why) => {
-                let pause: Duration = self.pauses.next(asked);
+            Sent::Later(requested_pause, why) => {
+                let pause: Duration = self.pauses.next(requested_pause);
                 self.not_before = Some(Instant::now() + pause);
                 self.warn(&why);
                 false
@@ -158,6 +175,8 @@ impl Worker {
         }
     }
 
+    /// Drops the spans of a request that will never be accepted. Returns true: nothing is left to
+    /// send.
     fn give_up(&mut self, path: &str, why: &str) -> bool {
         if path == "v1/traces" {
             self.state.dropped.fetch_add(self.spans.len() as u64, Ordering::Relaxed);
@@ -168,8 +187,9 @@ impl Worker {
 
     /// Logs once, until a request succeeds again.
     fn warn(&mut self, why: &str) {
-        if !std::mem::replace(&mut self.warned, true) {
+        if !self.warned {
             tracing::warn!("telemetry can't be sent: {why}");
         }
+        self.warned = true;
     }
 }
