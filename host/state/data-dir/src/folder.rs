@@ -79,19 +79,16 @@ pub fn look_at(path: &Path) -> io::Result<Folder> {
 }
 
 fn missing(path: &Path) -> Folder {
-    let above = path
-        .ancestors()
-        .skip(1)
-        .find(|above| above.symlink_metadata().is_ok())
-        .unwrap_or(Path::new("/"))
-        .to_owned();
-    let writable =
-        rustix::fs::accessat(CWD, &above, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
-            .is_ok();
+    let mut ancestors = path.ancestors().skip(1);
+    let existing = ancestors.find(|ancestor| ancestor.symlink_metadata().is_ok());
+    let above = existing.unwrap_or(Path::new("/")).to_owned();
+    let rights = Access::WRITE_OK | Access::EXEC_OK;
+    let writable = rustix::fs::accessat(CWD, &above, rights, AtFlags::EACCESS).is_ok();
     Folder::Missing { above, writable }
 }
 
-/// Returns the numbers of `statfs(2)`; rustix returns them as the kernel does.
+/// Returns the name of a network file system by its number in `statfs(2)`. Returns `None` for a
+/// local file system.
 fn network(kind: rustix::fs::FsWord) -> Option<&'static str> {
     // The kernel uses 32 bits; some platforms sign them.
     #[expect(

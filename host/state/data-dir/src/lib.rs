@@ -63,13 +63,15 @@ impl PrivateFolder {
     pub fn folder(&self, name: &str) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
         builder.mode(0o700);
-        match self.0.create_dir_with(name, &builder) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
+        if let Err(error) = self.0.create_dir_with(name, &builder)
+            && error.kind() != ErrorKind::AlreadyExists
+        {
+            return Err(error);
         }
         let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
-        let handle =
-            self.0.open_with(name, OpenOptions::new().read(true).custom_flags(flags))?.into_std();
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(flags);
+        let handle = self.0.open_with(name, &options)?.into_std();
         check_private(&handle, 0o077)?;
         Ok(Self(Dir::from_std_file(handle)))
     }
@@ -91,7 +93,8 @@ impl PrivateFolder {
     /// it is a link or not a regular file, belongs to another user, or others may write to it.
     pub fn file(&self, name: &str) -> io::Result<File> {
         let mut options = OpenOptions::new();
-        let file = self.0.open_with(name, options.read(true).custom_flags(UNFOLLOWED))?.into_std();
+        options.read(true).custom_flags(UNFOLLOWED);
+        let file = self.0.open_with(name, &options)?.into_std();
         if !file.metadata()?.is_file() {
             return Err(refused("it is not a regular file"));
         }
@@ -131,10 +134,8 @@ impl PrivateFolder {
 
     /// Opens or creates a private file.
     fn open_private(&self, name: &str, options: &mut OpenOptions) -> io::Result<File> {
-        let file = self
-            .0
-            .open_with(name, options.create(true).mode(0o600).custom_flags(UNFOLLOWED))?
-            .into_std();
+        options.create(true).mode(PRIVATE).custom_flags(UNFOLLOWED);
+        let file = self.0.open_with(name, options)?.into_std();
         if !file.metadata()?.is_file() {
             return Err(refused("it is not a regular file"));
         }
@@ -148,16 +149,11 @@ impl PrivateFolder {
     ///
     /// [`ErrorKind::AlreadyExists`] if the name is taken; the system's otherwise.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        Ok(rustix::fs::renameat_with(
-            &self.0,
-            from,
-            &self.0,
-            to,
-            rustix::fs::RenameFlags::NOREPLACE,
-        )?)
+        let keep_existing = rustix::fs::RenameFlags::NOREPLACE;
+        Ok(rustix::fs::renameat_with(&self.0, from, &self.0, to, keep_existing)?)
     }
 
-    /// Gives a file, by a handle of it, a name in here too, if it is on the same file system.
+    /// Gives an open file a further name in this folder, if it is on the same file system.
     ///
     /// # Errors
     ///
@@ -168,7 +164,8 @@ impl PrivateFolder {
         Ok(rustix::fs::linkat(rustix::fs::CWD, object, &self.0, name, follow)?)
     }
 
-    /// Returns a handle (`O_PATH`) of such a file, which this user may be unable to read.
+    /// Returns a handle (`O_PATH`) of a file with a name by [`link`](Self::link), which this user
+    /// may be unable to read.
     ///
     /// # Errors
     ///
@@ -180,7 +177,7 @@ impl PrivateFolder {
         if file.metadata()?.is_file() { Ok(file) } else { Err(refused("it is not a regular file")) }
     }
 
-    /// Gives a file in here a name in another directory of the same file system too.
+    /// Gives a file in this folder a further name in another directory of the same file system.
     ///
     /// # Errors
     ///
@@ -218,8 +215,8 @@ impl PrivateFolder {
         self.put_then(name, bytes, PRIVATE, File::sync_all)
     }
 
-    /// [`put`](Self::put) with given permission bits, for a file that the user keeps there and that
-    /// others may read.
+    /// Writes a file as [`put`](Self::put) does, with given permission bits, for a file that the
+    /// user keeps there and that others may read.
     ///
     /// # Errors
     ///
@@ -228,8 +225,8 @@ impl PrivateFolder {
         self.put_then(name, bytes, mode, File::sync_all)
     }
 
-    /// [`put`](Self::put) without waiting for the disk: for a file that may be lost in a power
-    /// failure right afterwards.
+    /// Writes a file as [`put`](Self::put) does, but doesn't wait for the disk, for a file that may
+    /// be lost in a power failure right afterwards.
     ///
     /// # Errors
     ///
@@ -238,31 +235,32 @@ impl PrivateFolder {
         self.put_then(name, bytes, PRIVATE, |_| Ok(()))
     }
 
+    /// Writes a file to a temporary name, waits for the disk by `sync`, and renames the file.
     fn put_then(
         &self,
         name: &str,
         bytes: &[u8],
         mode: u32,
-        written: impl FnOnce(&File) -> io::Result<()>,
+        sync: impl FnOnce(&File) -> io::Result<()>,
     ) -> io::Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let aside =
-            format!("{name}.{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let temporary = format!("{name}.{}.{number}", std::process::id());
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(PRIVATE);
-        let put = self.0.open_with(&aside, &options).and_then(|file| {
+        let written = self.0.open_with(&temporary, &options).and_then(|file| {
             let mut file = file.into_std();
             if mode != PRIVATE {
                 rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
             }
             file.write_all(bytes)?;
-            written(&file)
+            sync(&file)
         });
-        let kept = put.and_then(|()| self.0.rename(&aside, &self.0, name));
-        if kept.is_err() {
-            let _ = self.0.remove_file(&aside);
+        let result = written.and_then(|()| self.0.rename(&temporary, &self.0, name));
+        if result.is_err() {
+            let _ = self.0.remove_file(&temporary);
         }
-        kept
+        result
     }
 
     /// Returns the names of its entries, in order, up to a limit.
@@ -309,7 +307,8 @@ impl PrivateFolder {
         Ok(file)
     }
 
-    /// Holds the lock of this name while the result lives. `None`: another process holds it.
+    /// Holds the lock of this name while the result lives. Returns `None` if another process holds
+    /// it.
     ///
     /// # Errors
     ///
@@ -343,8 +342,9 @@ fn check_private(handle: &impl AsFd, others: u32) -> io::Result<()> {
         )));
     }
     if stat.st_mode & others != 0 {
-        let closed = FileType::from_raw_mode(stat.st_mode).is_dir() || others & 0o044 != 0;
-        let remedy = if closed { "go-rwx" } else { "go-w" };
+        let denies_reading = others & 0o044 != 0;
+        let is_folder = FileType::from_raw_mode(stat.st_mode).is_dir();
+        let remedy = if is_folder || denies_reading { "go-rwx" } else { "go-w" };
         return Err(refused(format!(
             "others may use it (mode {:o}); check the content, then run: chmod {remedy}",
             stat.st_mode & 0o7777

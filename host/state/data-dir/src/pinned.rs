@@ -70,11 +70,14 @@ impl DirEntryRef {
         let _ = rustix::fs::utimensat(&self.folder, &self.name, &times, AtFlags::SYMLINK_NOFOLLOW);
     }
 
-    /// Removes a directory, only if it is empty and this one.
+    /// Removes the directory with this name, if it is empty and is `directory`.
     fn remove(&self, directory: &OwnedFd) {
-        if self.has(directory) && self.unlink() == Err(Errno::ACCESS) {
+        if !self.has(directory) {
+            return;
+        }
+        if self.unlink() == Err(Errno::ACCESS) {
             // The command took its user's own permission away.
-            let _ = self.writable(|| {
+            let _ = self.while_writable(|| {
                 let _ = self.unlink();
             });
         }
@@ -84,8 +87,8 @@ impl DirEntryRef {
         rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::REMOVEDIR)
     }
 
-    /// Does something while the folder's owner may write in it.
-    fn writable(&self, act: impl FnOnce()) -> Result<(), Errno> {
+    /// Runs `act` while the folder's owner may write in it.
+    fn while_writable(&self, act: impl FnOnce()) -> Result<(), Errno> {
         let folder = format!("/proc/self/fd/{}", self.folder.as_raw_fd());
         let mode = Mode::from_raw_mode(rustix::fs::fstat(&self.folder)?.st_mode);
         rustix::fs::chmodat(CWD, &folder, mode | Mode::RWXU, AtFlags::empty())?;
@@ -93,19 +96,20 @@ impl DirEntryRef {
         rustix::fs::chmodat(CWD, &folder, mode, AtFlags::empty())
     }
 
+    /// Checks whether this name is that of `directory`.
     fn has(&self, directory: &OwnedFd) -> bool {
-        let mut named = self.stat();
-        if matches!(named, Err(Errno::ACCESS)) {
-            let _ = self.writable(|| named = self.stat());
+        let mut named_stat = self.stat();
+        if matches!(named_stat, Err(Errno::ACCESS)) {
+            let _ = self.while_writable(|| named_stat = self.stat());
         }
-        let Ok(named) = named else { return false };
-        rustix::fs::fstat(directory)
-            .is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (named.st_dev, named.st_ino))
+        let Ok(named) = named_stat else { return false };
+        let Ok(opened) = rustix::fs::fstat(directory) else { return false };
+        opened.st_dev == named.st_dev && opened.st_ino == named.st_ino
     }
 }
 
-/// The folders around it that were made for it, the outer before the inner. They are removed with
-/// it, if they are empty then.
+/// The folders around a directory that were made for it, the outer before the inner. They are
+/// removed with the directory, if they are empty then.
 #[derive(Debug, Default)]
 struct MadeFolders(Vec<(DirEntryRef, OwnedFd)>);
 
@@ -115,16 +119,17 @@ impl MadeFolders {
     fn around(path: &Path) -> Result<(Self, DirEntryRef), Errno> {
         let name = path.file_name().ok_or(Errno::INVAL)?.to_owned();
         let mut names: Vec<&OsStr> = Vec::new();
-        let mut folder = None;
+        let mut existing = None;
         for above in path.ancestors().skip(1) {
             if above.symlink_metadata().is_ok() {
                 let resolve = ResolveFlags::NO_SYMLINKS;
-                folder = Some(rustix::fs::openat2(CWD, above, FOLDER, Mode::empty(), resolve)?);
+                existing = Some(rustix::fs::openat2(CWD, above, FOLDER, Mode::empty(), resolve)?);
                 break;
             }
             names.extend(above.file_name());
         }
-        let mut folder = folder.ok_or(Errno::NOENT)?;
+
+        let mut folder = existing.ok_or(Errno::NOENT)?;
         let mut made = Self::default();
         for name in names.into_iter().rev() {
             let place = DirEntryRef { folder, name: name.to_owned() };
@@ -156,7 +161,7 @@ impl PinnedDirectory {
     /// something else is there or it can't be created.
     pub fn at(path: &Path) -> Option<Self> {
         for _ in 0..ATTEMPTS {
-            match Self::once(path) {
+            match Self::try_at(path) {
                 // Another command's end removes it, or the folders around it.
                 Err(Errno::NOENT | Errno::AGAIN) => {}
                 pinned => return pinned.ok(),
@@ -165,13 +170,13 @@ impl PinnedDirectory {
         None
     }
 
-    fn once(path: &Path) -> Result<Self, Errno> {
+    fn try_at(path: &Path) -> Result<Self, Errno> {
         let (around, place) = MadeFolders::around(path)?;
-        let made = place.make_directory().is_ok();
+        let is_new = place.make_directory().is_ok();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = place.open(flags)?;
         let locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared);
-        if made {
+        if is_new {
             place.mark();
         }
         // Another process is removing it or has removed it.
@@ -181,15 +186,15 @@ impl PinnedDirectory {
         Ok(Self { path: path.to_owned(), place, handle, _around: around })
     }
 
-    /// Puts an empty directory where nothing is yet, or where another command has put one. `None`:
-    /// something is there, or programs of this user can't make anything there either.
+    /// Puts an empty directory where nothing is yet, or where another command has put one. Returns
+    /// `None` if something is there, or programs of this user can't make anything there either.
     ///
     /// # Errors
     ///
     /// The directory can't be made, and a program of this user could make something there.
     pub fn keep_free(path: &Path) -> Result<Option<Self>, NotKept> {
-        if let Ok(there) = path.symlink_metadata()
-            && !is_empty_with_mark(path, &there)
+        if let Ok(metadata) = path.symlink_metadata()
+            && !is_empty_with_mark(path, &metadata)
         {
             return Ok(None);
         }
@@ -199,7 +204,7 @@ impl PinnedDirectory {
         }
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -209,47 +214,55 @@ impl PinnedDirectory {
     }
 }
 
-/// Makes an empty file where nothing is yet, for good.
+/// Makes an empty file where nothing is yet. The file stays.
 ///
 /// # Errors
 ///
 /// The directory can't be made, and a program of this user could make it.
 pub fn keep_empty(path: &Path) -> Result<(), NotKept> {
-    let made = MadeFolders::around(path).and_then(|(mut around, place)| {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(0o666);
-        let file = rustix::fs::openat(&place.folder, &place.name, flags, mode)?;
-        around.0.clear();
-        Ok(file)
-    });
-    match made {
-        Err(_) if is_open(path) => Err(NotKept(path.to_owned())),
-        _ => Ok(()),
+    if make_file(path).is_err() && is_open(path) {
+        return Err(NotKept(path.to_owned()));
     }
+    Ok(())
+}
+
+fn make_file(path: &Path) -> Result<(), Errno> {
+    let (mut around, place) = MadeFolders::around(path)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    rustix::fs::openat(&place.folder, &place.name, flags, Mode::from_raw_mode(0o666))?;
+    // The folders around the file stay with it.
+    around.0.clear();
+    Ok(())
 }
 
 /// Checks whether a command has put the empty directory there. A folder with content is the user's
 /// own, whatever its time.
-fn is_empty_with_mark(path: &Path, there: &Metadata) -> bool {
-    there.is_dir()
-        && there.mtime() == MARK.tv_sec
-        && std::fs::read_dir(path).is_ok_and(|mut all| all.next().is_none())
+fn is_empty_with_mark(path: &Path, metadata: &Metadata) -> bool {
+    metadata.is_dir()
+        && metadata.mtime() == MARK.tv_sec
+        && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// Checks whether a program of this user could make something at a path, where this process can't:
 /// by removing a file in the place of a folder above, or by changing the mode of a folder.
 fn is_open(path: &Path) -> bool {
-    let above = path.ancestors().skip(1);
-    let mut there = above.filter_map(|above| Some((above, above.symlink_metadata().ok()?)));
-    let Some((above, there)) = there.next() else { return false };
+    let ancestors = path.ancestors().skip(1);
+    let mut existing =
+        ancestors.filter_map(|folder| Some((folder, folder.symlink_metadata().ok()?)));
+    let Some((above, metadata)) = existing.next() else { return false };
     if path.symlink_metadata().is_ok() {
         return false;
     }
-    if !there.is_dir() {
+    if !metadata.is_dir() {
         return true;
     }
-    there.uid() == geteuid().as_raw()
-        && !statvfs(above).is_ok_and(|of| of.f_flag.contains(StatVfsMountFlags::RDONLY))
+    if metadata.uid() != geteuid().as_raw() {
+        return false;
+    }
+    match statvfs(above) {
+        Ok(mount) => !mount.f_flag.contains(StatVfsMountFlags::RDONLY),
+        Err(_) => true,
+    }
 }
 
 impl Drop for PinnedDirectory {

@@ -44,21 +44,22 @@ pub struct Repository {
 impl Repository {
     /// Finds the repository of a directory.
     pub fn find(directory: &Path) -> Self {
-        let mut found = Self::default();
-        let mut git = found.follow(&directory.join(".git"));
-        if let Some(named) = named_by(&git, directory) {
-            let named = found.follow(&named);
-            found.names.push(std::mem::replace(&mut git, named));
+        let mut repository = Self::default();
+        let mut folder = repository.follow(&directory.join(".git"));
+        if let Some(named) = named_by(&folder, directory) {
+            let named_folder = repository.follow(&named);
+            let file = std::mem::replace(&mut folder, named_folder);
+            repository.names.push(file);
         }
-        if git.is_dir() {
-            found.later = RUN_LATER.map(|name| found.follow(&git.join(name))).to_vec();
+        if folder.is_dir() {
+            repository.later = RUN_LATER.map(|name| repository.follow(&folder.join(name))).to_vec();
             let mut left = MAX_FOLDERS;
-            for folder in ["modules", "worktrees"] {
-                find_inner(&git.join(folder), MAX_DEPTH, &mut left, &mut found.inner);
+            for name in ["modules", "worktrees"] {
+                find_inner(&folder.join(name), MAX_DEPTH, &mut left, &mut repository.inner);
             }
         }
-        found.folder = git;
-        found
+        repository.folder = folder;
+        repository
     }
 
     /// Returns the parts that git would run, by their names, such as `hooks`, each with its real
@@ -67,18 +68,19 @@ impl Repository {
         RUN_LATER.into_iter().zip(self.later.iter().map(PathBuf::as_path))
     }
 
-    /// Returns the real path of one of them.
+    /// Returns the real path of the part with this name. Returns `None` if there is no repository.
     pub fn part(&self, name: &str) -> Option<&Path> {
-        self.parts().find_map(|(known, real)| (known == name).then_some(real))
+        let part = self.parts().find(|(known, _)| *known == name);
+        part.map(|(_, real)| real)
     }
 
     /// Returns the existing parts that git would run of the repositories in its folder.
     pub fn inner_parts(&self) -> impl Iterator<Item = PathBuf> {
-        let all = self
+        let parts = self
             .inner
             .iter()
             .flat_map(|inner| RUN_LATER.into_iter().chain(LEADING).map(|name| inner.join(name)));
-        all.filter(|path| path.symlink_metadata().is_ok())
+        parts.filter(|path| path.symlink_metadata().is_ok())
     }
 
     /// Returns the folders of hooks that submodules would have.
@@ -97,7 +99,7 @@ impl Repository {
 
 /// Adds the repositories below a folder, of which `left` are looked at. The name of a submodule may
 /// have slashes.
-fn find_inner(folder: &Path, depth: usize, left: &mut usize, found: &mut Vec<PathBuf>) {
+fn find_inner(folder: &Path, depth: usize, left: &mut usize, repositories: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -109,10 +111,10 @@ fn find_inner(folder: &Path, depth: usize, left: &mut usize, found: &mut Vec<Pat
         let is_repository = path.join("HEAD").is_file();
         if depth > 0 {
             let inner = if is_repository { path.join("modules") } else { path.clone() };
-            find_inner(&inner, depth - 1, left, found);
+            find_inner(&inner, depth - 1, left, repositories);
         }
         if is_repository {
-            found.push(path);
+            repositories.push(path);
         }
     }
 }
@@ -121,19 +123,22 @@ fn find_inner(folder: &Path, depth: usize, left: &mut usize, found: &mut Vec<Pat
 /// reads it: from the directory, even if a link leads to the file.
 fn named_by(file: &Path, directory: &Path) -> Option<PathBuf> {
     // Another kind of file, such as a device, may notice that it is opened.
-    if !file.symlink_metadata().is_ok_and(|there| there.is_file()) {
+    if !file.symlink_metadata().ok()?.is_file() {
         return None;
     }
     // A FIFO that takes its place meanwhile would let the open wait.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = File::from(rustix::fs::open(file, flags, Mode::empty()).ok()?);
-    let is_file = opened.metadata().is_ok_and(|meta| meta.is_file());
+    if !opened.metadata().ok()?.is_file() {
+        return None;
+    }
+
     let mut text = Vec::new();
-    opened.take(if is_file { MAX_NAMING } else { 0 }).read_to_end(&mut text).ok()?;
-    let named = text.strip_prefix(b"gitdir: ")?;
-    let end = named.iter().rposition(|byte| !b"\r\n".contains(byte))?;
-    let named = named[..=end].split(|byte| *byte == 0).next()?;
-    Some(directory.join(OsStr::from_bytes(named)))
+    opened.take(MAX_NAMING).read_to_end(&mut text).ok()?;
+    let after_key = text.strip_prefix(b"gitdir: ")?;
+    let last = after_key.iter().rposition(|byte| !b"\r\n".contains(byte))?;
+    let path = after_key[..=last].split(|byte| *byte == 0).next()?;
+    Some(directory.join(OsStr::from_bytes(path)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Reads and changes the small JSON files that Toolhold stores between runs in its data folder, one
 //! process at a time.
 
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
@@ -16,7 +17,7 @@ const MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// Digits of a secret.
 const DIGITS: usize = 64;
 
-/// Reads the state `name` of `folder`; the default if there is none.
+/// Reads the state `name` of `folder`. Returns the default if there is no state.
 ///
 /// # Errors
 ///
@@ -35,8 +36,9 @@ pub fn read<T: DeserializeOwned + Default>(folder: &Path, name: &str) -> Result<
 /// Checks whether there may be a state `name` of `folder`. This takes one system call, and reading
 /// a missing file takes a dozen.
 pub fn exists(folder: &Path, name: &str) -> bool {
-    let found = rustix::fs::access(folder.join(name), rustix::fs::Access::EXISTS);
-    !matches!(found, Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR))
+    let access = rustix::fs::access(folder.join(name), rustix::fs::Access::EXISTS);
+    let is_missing = matches!(access, Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR));
+    !is_missing
 }
 
 /// Changes the state `name` of `folder`, one process at a time. It is written if `change` succeeds
@@ -53,15 +55,15 @@ pub fn update<T, R>(
 where
     T: DeserializeOwned + Default + Serialize,
 {
-    changed(folder, name, &format!("{name}.lock"), PrivateFolder::put, change)
+    update_with(folder, name, &format!("{name}.lock"), PrivateFolder::put, change)
 }
 
 /// The lock of a folder whose files are all changed by [`update_lightly`]: one for all, so that
 /// files can be removed without it.
 pub const LOCK: &str = "lock";
 
-/// Like [`update`], for state that changes often: a power failure may lose the last change, and
-/// unchanged state isn't written.
+/// Changes the state as [`update`] does, for state that changes often: a power failure may lose the
+/// last change, and unchanged state isn't written.
 ///
 /// # Errors
 ///
@@ -74,7 +76,7 @@ pub fn update_lightly<T, R>(
 where
     T: DeserializeOwned + Default + Serialize,
 {
-    changed(folder, name, LOCK, PrivateFolder::put_lightly, change)
+    update_with(folder, name, LOCK, PrivateFolder::put_lightly, change)
 }
 
 /// Returns the secret `name` of `folder`: 32 random bytes as 64 hexadecimal digits, created at the
@@ -91,38 +93,42 @@ pub fn secret(folder: &Path, name: &str) -> Result<String, HostError> {
 }
 
 fn secret_in(folder: &PrivateFolder, name: &str) -> io::Result<String> {
-    let _held = folder.lock(LOCK)?;
+    let _lock = folder.lock(LOCK)?;
     match folder.secret(name) {
-        Ok(file) => {
-            let mut text = String::new();
-            file.take(DIGITS as u64 + 2).read_to_string(&mut text)?;
-            let digits = text.trim_end();
-            if digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                Ok(digits.to_owned())
-            } else {
-                Err(io::Error::new(
-                    ErrorKind::InvalidData,
-                    "the file isn't a secret of Toolhold; remove the file, and Toolhold creates a \
-                     new secret",
-                ))
-            }
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let mut bytes = [0; DIGITS / 2];
-            rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            folder.put(name, format!("{digits}\n").as_bytes())?;
-            Ok(digits)
-        }
+        Ok(file) => read_secret(file),
+        Err(error) if error.kind() == ErrorKind::NotFound => create_secret(folder, name),
         Err(error) => Err(error),
     }
+}
+
+fn read_secret(file: File) -> io::Result<String> {
+    let mut text = String::new();
+    file.take(DIGITS as u64 + 2).read_to_string(&mut text)?;
+    let digits = text.trim_end();
+    if digits.len() != DIGITS || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(io::Error::new(
+            ErrorKind::InvalidData,
+            "the file isn't a secret of Toolhold; remove the file, and Toolhold creates a new \
+             secret",
+        ));
+    }
+    Ok(digits.to_owned())
+}
+
+fn create_secret(folder: &PrivateFolder, name: &str) -> io::Result<String> {
+    let mut bytes = [0; DIGITS / 2];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    folder.put(name, format!("{digits}\n").as_bytes())?;
+    Ok(digits)
 }
 
 fn file_error(folder: &Path, name: &str, error: io::Error) -> HostError {
     HostError::io(folder.join(name).display().to_string())(error)
 }
 
-fn changed<T, R>(
+/// Changes a state while it holds the lock `lock`, and writes it by `put` if it has changed.
+fn update_with<T, R>(
     folder: &Path,
     name: &str,
     lock: &str,
@@ -134,7 +140,7 @@ where
 {
     let opened =
         PrivateFolder::make(folder).map_err(HostError::io(folder.display().to_string()))?;
-    let _held = opened.lock(lock).map_err(|error| file_error(folder, name, error))?;
+    let _lock = opened.lock(lock).map_err(|error| file_error(folder, name, error))?;
     let mut value: T = read_in(&opened, name).map_err(|error| file_error(folder, name, error))?;
     let before = serde_json::to_vec_pretty(&value)
         .map_err(|error| file_error(folder, name, error.into()))?;
@@ -142,11 +148,11 @@ where
     let after = serde_json::to_vec_pretty(&value)
         .map_err(|error| file_error(folder, name, error.into()))?;
     if after.len() as u64 > MAX_BYTES {
-        let full = io::Error::new(
+        let error = io::Error::new(
             ErrorKind::FileTooLarge,
             "it is full; remove entries that you no longer need",
         );
-        return Err(file_error(folder, name, full));
+        return Err(file_error(folder, name, error));
     }
     if after != before {
         put(&opened, name, &after).map_err(|error| file_error(folder, name, error))?;

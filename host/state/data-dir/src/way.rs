@@ -32,7 +32,7 @@ impl Way {
     /// The path doesn't exist, can't be read, or leads through more than 40 links.
     pub fn follow(path: &Path) -> io::Result<Self> {
         let mut way = Self::default();
-        way.go(path, &mut Err)?;
+        way.follow_parts(path, &mut Err)?;
         Ok(way)
     }
 
@@ -40,25 +40,27 @@ impl Way {
     pub fn as_far_as_it_exists(path: &Path) -> Self {
         let mut way = Self::default();
         // No step fails, since errors are left out.
-        let _ = way.go(path, &mut |_| Ok(()));
+        let _ = way.follow_parts(path, &mut |_| Ok(()));
         way
     }
 
-    fn go(
+    /// Follows a path part by part. After an error that `on_error` leaves out, the part is kept as
+    /// it is written.
+    fn follow_parts(
         &mut self,
         path: &Path,
         on_error: &mut dyn FnMut(io::Error) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut waiting: Vec<OsString> = Vec::new();
-        push_parts(&mut waiting, &std::path::absolute(path)?);
-        while let Some(part) = waiting.pop() {
+        let mut pending: Vec<OsString> = Vec::new();
+        push_parts(&mut pending, &std::path::absolute(path)?);
+        while let Some(part) = pending.pop() {
             match Path::new(&part).components().next() {
                 Some(Component::Normal(name)) => {
                     let next = self.real.join(name);
                     match self.target(&next) {
                         Ok(None) => self.real = next,
                         Ok(Some(target)) => {
-                            push_parts(&mut waiting, &target);
+                            push_parts(&mut pending, &target);
                             self.links.push(next);
                         }
                         Err(error) => {
@@ -69,9 +71,9 @@ impl Way {
                 }
                 Some(Component::RootDir) => self.real = PathBuf::from("/"),
                 Some(Component::ParentDir) => {
-                    let around = self.real.parent().map(Path::to_owned);
-                    if let Some(around) = around {
-                        self.left.push(std::mem::replace(&mut self.real, around));
+                    let parent = self.real.parent().map(Path::to_owned);
+                    if let Some(parent) = parent {
+                        self.left.push(std::mem::replace(&mut self.real, parent));
                     }
                 }
                 _ => {}
@@ -80,7 +82,7 @@ impl Way {
         Ok(())
     }
 
-    /// Returns where the link at a path leads. `None`: the path isn't a link.
+    /// Returns where the link at a path leads. Returns `None` if the path isn't a link.
     fn target(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         if !path.symlink_metadata()?.is_symlink() {
             return Ok(None);
@@ -93,8 +95,8 @@ impl Way {
 }
 
 /// Puts the parts of a path on the stack, so that the first part is popped first.
-fn push_parts(waiting: &mut Vec<OsString>, path: &Path) {
-    waiting.extend(path.components().rev().map(|part| part.as_os_str().to_owned()));
+fn push_parts(pending: &mut Vec<OsString>, path: &Path) {
+    pending.extend(path.components().rev().map(|part| part.as_os_str().to_owned()));
 }
 
 impl Way {
@@ -109,10 +111,17 @@ impl Way {
 fn can_be_exchanged(link: &Path) -> bool {
     let user = geteuid().as_raw();
     let Some(folder) = link.parent() else { return true };
-    let (Ok(around), Ok(own)) = (folder.metadata(), link.symlink_metadata()) else { return true };
+    let Ok(folder_metadata) = folder.metadata() else { return true };
+    let Ok(link_metadata) = link.symlink_metadata() else { return true };
+    if folder_metadata.uid() == user {
+        return true;
+    }
     // In a sticky folder, such as `/tmp`, only their owners remove names.
-    let is_kept = around.mode() & 0o1000 != 0 && own.uid() != user;
-    around.uid() == user || !is_kept && access(folder, Access::WRITE_OK).is_ok()
+    let is_sticky = folder_metadata.mode() & 0o1000 != 0;
+    if is_sticky && link_metadata.uid() != user {
+        return false;
+    }
+    access(folder, Access::WRITE_OK).is_ok()
 }
 
 #[cfg(test)]
