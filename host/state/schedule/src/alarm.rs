@@ -49,7 +49,7 @@ impl Alarm {
         folder.put_lightly(CHANGED, b"")
     }
 
-    /// Sets the moment at which [`wait`](Self::wait) returns. `None`: there is none yet.
+    /// Sets the moment at which [`wait`](Self::wait) returns. `None` says that there is none yet.
     ///
     /// # Errors
     ///
@@ -62,9 +62,10 @@ impl Alarm {
         };
         // Zero would stop the timer.
         let it_value = Timespec { tv_sec: seconds.max(1), tv_nsec: nanoseconds.max(0).into() };
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // Without an interval, the timer ends once.
+        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
         let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
-        timerfd_settime(&self.0.timer, flags, &Itimerspec { it_interval: zero, it_value })?;
+        timerfd_settime(&self.0.timer, flags, &Itimerspec { it_interval, it_value })?;
         Ok(())
     }
 

@@ -137,48 +137,51 @@ impl Cron {
             return Err(CronError::TooLong(text.len()));
         }
         let trimmed = text.trim();
-        let expression = match trimmed.strip_prefix('@') {
-            None => trimmed,
-            Some(_) => SHORT
+        let mut expression = trimmed;
+        if trimmed.starts_with('@') {
+            let (_, fields) = SHORT
                 .iter()
                 .find(|(name, _)| name.eq_ignore_ascii_case(trimmed))
-                .map(|(_, fields)| *fields)
-                .ok_or_else(|| CronError::Form(trimmed.to_owned()))?,
-        };
+                .ok_or_else(|| CronError::Form(trimmed.to_owned()))?;
+            expression = fields;
+        }
         let fields: Vec<&str> = expression.split_ascii_whitespace().collect();
-        let (second, rest) = match fields[..] {
-            [_, _, _, _, _] => ("0", &fields[..]),
-            [second, _, _, _, _, _] => (second, &fields[1..]),
+        let all_fields = match fields[..] {
+            [minute, hour, day, month, weekday] => ["0", minute, hour, day, month, weekday],
+            [second, minute, hour, day, month, weekday] => {
+                [second, minute, hour, day, month, weekday]
+            }
             _ => return Err(CronError::Form(trimmed.to_owned())),
         };
-        let cron = Self::from_fields(second, rest)
+        let cron = Self::from_fields(all_fields)
             .map_err(|error| CronError::Field { expression: trimmed.to_owned(), error })?;
-        let any = DateTime::constant(2000, 1, 1, 0, 0, 0, 0);
-        match cron.civil_from(any) {
+        let any_start = DateTime::constant(2000, 1, 1, 0, 0, 0, 0);
+        match cron.civil_from(any_start) {
             Some(_) => Ok(cron),
             None => Err(CronError::NeverRuns(trimmed.to_owned())),
         }
     }
 
-    /// `rest`: the five fields from the minute on.
-    fn from_fields(second: &str, rest: &[&str]) -> Result<Self, CronFieldError> {
-        let day = any_day(rest[2]);
-        let weekday = any_day(rest[4]);
+    fn from_fields(
+        [second, minute, hour, day, month, weekday]: [&str; 6],
+    ) -> Result<Self, CronFieldError> {
+        let day = any_day(day);
+        let weekday = any_day(weekday);
         let weekdays = WEEKDAY.read(weekday)?;
         Ok(Self {
             seconds: SECOND.read(second)?,
-            minutes: MINUTE.read(rest[0])?,
-            hours: HOUR.read(rest[1])?,
+            minutes: MINUTE.read(minute)?,
+            hours: HOUR.read(hour)?,
             days: DAY.read(day)?,
-            months: MONTH.read(rest[3])?,
+            months: MONTH.read(month)?,
             // 7 is Sunday too.
             weekdays: (weekdays | weekdays >> 7) & 0x7f,
             both_days: day.starts_with('*') || weekday.starts_with('*'),
-            by_clock: rest[0].starts_with('*') || rest[1].starts_with('*'),
+            by_clock: minute.starts_with('*') || hour.starts_with('*'),
         })
     }
 
-    /// Returns the first time after `after`. `None`: there is none in the next decades.
+    /// Returns the first time after `after`. Returns `None` if there is none in the next decades.
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         if self.by_clock { self.next_by_clock(after, zone) } else { self.next_fixed(after, zone) }
     }
@@ -186,43 +189,33 @@ impl Cron {
     /// Searches each period between two changes of the clock by itself, by the times of the clock.
     fn next_by_clock(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut from = start_of_next_second(after)?;
-        let end = zone.to_datetime(after).year().saturating_add(YEARS);
+        let last_year = zone.to_datetime(after).year().saturating_add(YEARS);
         loop {
             let offset = zone.to_offset(from);
-            let change = zone.following(from).next().map(|change| change.timestamp());
-            let found = self
-                .civil_from(offset.to_datetime(from))
-                .and_then(|civil| offset.to_timestamp(civil).ok());
-            match (found, change) {
-                (Some(found), Some(change)) if found < change => return Some(found),
-                (found, None) => return found,
-                (_, Some(change)) if offset.to_datetime(change).year() > end => return None,
-                (_, Some(change)) => from = change,
+            let civil = self.civil_from(offset.to_datetime(from));
+            let next = civil.and_then(|civil| offset.to_timestamp(civil).ok());
+            let Some(change) = zone.following(from).next() else { return next };
+            let change = change.timestamp();
+            if let Some(next) = next
+                && next < change
+            {
+                return Some(next);
             }
+            if offset.to_datetime(change).year() > last_year {
+                return None;
+            }
+            from = change;
         }
     }
 
-    /// Returns each date and time that fits is one moment.
+    /// Takes each date and time that fits as one moment, also when the clock changes.
     fn next_fixed(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut civil = zone.to_datetime(after);
         loop {
             civil = self.civil_from(next_second(civil)?)?;
-            let moment = match zone.to_ambiguous_timestamp(civil).offset() {
-                AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(civil).ok(),
-                // The first of the two.
-                AmbiguousOffset::Fold { before, .. } => before.to_timestamp(civil).ok(),
-                AmbiguousOffset::Gap { before, after: later } => {
-                    let gap = later.duration_since(before);
-                    (gap <= CORRECTION).then(|| before.to_timestamp(civil).ok()).flatten().and_then(
-                        |inside| {
-                            // The change itself is a moment before the next second.
-                            let above = inside.checked_add(1.second()).ok()?;
-                            Some(zone.preceding(above).next()?.timestamp())
-                        },
-                    )
-                }
-            };
-            if let Some(moment) = moment.filter(|moment| *moment > after) {
+            if let Some(moment) = moment_of(civil, zone)
+                && moment > after
+            {
                 return Some(moment);
             }
         }
@@ -234,7 +227,8 @@ impl Cron {
         let mut date = from.date();
         let mut time = self.time_from(from.time());
         while date.year() <= last {
-            if self.months >> date.month() & 1 == 0 {
+            let has_month = self.months >> date.month() & 1 == 1;
+            if !has_month {
                 date = date.first_of_month().checked_add(1.month()).ok()?;
                 time = self.time_from(Time::midnight());
                 continue;
@@ -251,9 +245,9 @@ impl Cron {
     }
 
     fn has_day(&self, date: Date) -> bool {
-        let day = self.days >> date.day() & 1 == 1;
-        let weekday = self.weekdays >> date.weekday().to_sunday_zero_offset() & 1 == 1;
-        if self.both_days { day && weekday } else { day || weekday }
+        let fits_day = self.days >> date.day() & 1 == 1;
+        let fits_weekday = self.weekdays >> date.weekday().to_sunday_zero_offset() & 1 == 1;
+        if self.both_days { fits_day && fits_weekday } else { fits_day || fits_weekday }
     }
 
     /// Returns the first time of a day from `from` on that fits.
@@ -261,26 +255,49 @@ impl Cron {
         // A part of a second is past its beginning, but callers give whole ones.
         let hour = from.hour();
         let minute = from.minute();
-        if self.hours >> hour & 1 == 1 {
-            if self.minutes >> minute & 1 == 1
-                && let Some(second) = from_bit(self.seconds, from.second())
-            {
+        let has_hour = self.hours >> hour & 1 == 1;
+        if has_hour {
+            let has_minute = self.minutes >> minute & 1 == 1;
+            if has_minute && let Some(second) = from_bit(self.seconds, from.second()) {
                 return Time::new(hour, minute, second, 0).ok();
             }
-            if let Some(minute) = from_bit(self.minutes, minute + 1) {
-                return Time::new(hour, minute, first_bit(self.seconds), 0).ok();
+            if let Some(next_minute) = from_bit(self.minutes, minute + 1) {
+                return Time::new(hour, next_minute, first_bit(self.seconds), 0).ok();
             }
         }
-        let hour = from_bit(self.hours, hour + 1)?;
-        Time::new(hour, first_bit(self.minutes), first_bit(self.seconds), 0).ok()
+        let next_hour = from_bit(self.hours, hour + 1)?;
+        Time::new(next_hour, first_bit(self.minutes), first_bit(self.seconds), 0).ok()
+    }
+}
+
+/// Returns the moment of a date and time. Returns `None` for a time that a correction of the clock
+/// left out.
+fn moment_of(civil: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+    match zone.to_ambiguous_timestamp(civil).offset() {
+        AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(civil).ok(),
+        // The time comes twice. The first of the two counts.
+        AmbiguousOffset::Fold { before, .. } => before.to_timestamp(civil).ok(),
+        // The clock skips the time. The moment of the change counts.
+        AmbiguousOffset::Gap { before, after } => {
+            if after.duration_since(before) > CORRECTION {
+                return None;
+            }
+            let inside = before.to_timestamp(civil).ok()?;
+            // The change itself is a moment before the next second.
+            let above = inside.checked_add(1.second()).ok()?;
+            Some(zone.preceding(above).next()?.timestamp())
+        }
     }
 }
 
 /// Returns the first bit of a set from `from` on.
 fn from_bit(set: u64, from: i8) -> Option<i8> {
     let from = u32::try_from(from).ok()?;
-    let rest = set.checked_shr(from).filter(|rest| *rest != 0)?;
-    i8::try_from(from + rest.trailing_zeros()).ok()
+    let shifted = set.checked_shr(from)?;
+    if shifted == 0 {
+        return None;
+    }
+    i8::try_from(from + shifted.trailing_zeros()).ok()
 }
 
 fn first_bit(set: u64) -> i8 {
@@ -306,12 +323,10 @@ impl Field {
     fn part(&self, text: &str) -> Result<u64, CronFieldError> {
         let (range, step) = match text.split_once('/') {
             None => (text, None),
-            Some((range, step)) => {
-                let step = number(step)
-                    .filter(|step| (1..=self.to).contains(step))
-                    .ok_or_else(|| CronFieldError::Step { part: text.to_owned(), most: self.to })?;
-                (range, Some(step))
-            }
+            Some((range, step)) => match number(step) {
+                Some(step) if (1..=self.to).contains(&step) => (range, Some(step)),
+                _ => return Err(CronFieldError::Step { part: text.to_owned(), most: self.to }),
+            },
         };
         let wrong_value = CronFieldError::Value { part: text.to_owned(), field: self.name };
         let (from, to) = match range.split_once('-') {
@@ -338,14 +353,15 @@ impl Field {
 
     fn value(&self, text: &str) -> Option<u8> {
         let word = self.words.iter().position(|word| word.eq_ignore_ascii_case(text));
-        word.and_then(|at| u8::try_from(at).ok())
-            .map(|at| at + self.from)
-            .or_else(|| number(text))
-            .filter(|value| (self.from..=self.to).contains(value))
+        let value = match word {
+            Some(index) => u8::try_from(index).ok()? + self.from,
+            None => number(text)?,
+        };
+        (self.from..=self.to).contains(&value).then_some(value)
     }
 }
 
-/// Returns the field of a day. Quartz and its like write `?` for any day.
+/// Returns the field of a day with `*` for any day. Quartz and similar programs write `?` for it.
 fn any_day(field: &str) -> &str {
     if field == "?" { "*" } else { field }
 }
@@ -353,5 +369,8 @@ fn any_day(field: &str) -> &str {
 /// Returns a number of one or two digits, without a sign.
 fn number(text: &str) -> Option<u8> {
     let is_number = (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().ok()).flatten()
+    if !is_number {
+        return None;
+    }
+    text.parse().ok()
 }

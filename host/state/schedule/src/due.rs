@@ -62,7 +62,7 @@ pub struct RunResult {
 }
 
 impl RunEnd {
-    /// Its name in the list of runs.
+    /// Returns the name in the list of runs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -109,8 +109,8 @@ impl Schedule {
         })
     }
 
-    /// Starts a claimed run: from here on it is never started again. False: its task was removed
-    /// meanwhile.
+    /// Starts a claimed run: from here on it is never started again. Returns false if its task was
+    /// removed meanwhile.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Schedule {
         })
     }
 
-    /// Keeps the end of a run, and removes runs that are too old.
+    /// Records the end of a run, and removes runs that are too old.
     ///
     /// # Errors
     ///
@@ -152,7 +152,7 @@ impl Schedule {
         })
     }
 
-    /// Which of these tasks are no longer kept.
+    /// Returns those of `tasks` that were removed.
     ///
     /// # Errors
     ///
@@ -170,7 +170,8 @@ impl Schedule {
         })
     }
 
-    /// When the next task is due that isn't `busy`. `None`: none ever is.
+    /// Returns the time at which the next task is due that isn't `busy`. Returns `None` if no task
+    /// has a time.
     ///
     /// # Errors
     ///
@@ -212,7 +213,7 @@ fn claim(
     busy: &[i64],
 ) -> Result<Option<ClaimedRun>, ScheduleError> {
     while let Some((id, task)) = claim_next(connection, now, busy)? {
-        match claimed(connection, id, task)? {
+        match read_claimed(connection, id, task)? {
             Ok(run) => return Ok(Some(run)),
             Err(error) => set_aside(connection, id, task, &error, now)?,
         }
@@ -220,7 +221,7 @@ fn claim(
     Ok(None)
 }
 
-/// Claims the next run. Returns its number and its task's.
+/// Claims the next run. Returns the number of the run and the number of its task.
 fn claim_next(
     connection: &Connection,
     now: Timestamp,
@@ -230,13 +231,17 @@ fn claim_next(
     if let Some(run) = first_free(connection, waiting, None, busy)? {
         return Ok(Some(run));
     }
-    let asked = "SELECT id, id FROM tasks WHERE asked = 1 ORDER BY id";
-    if let Some((task, _)) = first_free(connection, asked, None, busy)? {
+
+    let requested = "SELECT id, id FROM tasks WHERE asked = 1 ORDER BY id";
+    if let Some((task, _)) = first_free(connection, requested, None, busy)? {
         connection.prepare_cached("UPDATE tasks SET asked = 0 WHERE id = ?1")?.execute([task])?;
-        return Ok(Some((insert(connection, task, now, 0)?, task)));
+        let id = insert(connection, task, now, 0)?;
+        return Ok(Some((id, task)));
     }
+
     let due = "SELECT next, id FROM tasks WHERE next <= ?1 AND paused = 0 ORDER BY next, id";
-    while let Some((first, task)) = first_free(connection, due, Some(now.as_millisecond()), busy)? {
+    let until = now.as_millisecond();
+    while let Some((first, task)) = first_free(connection, due, Some(until), busy)? {
         if let Some(id) = claim_due(connection, task, moment(first), now)? {
             return Ok(Some((id, task)));
         }
@@ -244,7 +249,7 @@ fn claim_next(
     Ok(None)
 }
 
-/// Returns the first row of a query for two numbers, whose second is a task that isn't busy.
+/// Returns the first row of a query for two numbers whose second number is a task that isn't busy.
 fn first_free(
     connection: &Connection,
     query: &str,
@@ -266,8 +271,8 @@ fn first_free(
     Ok(None)
 }
 
-/// Claims a run of a task whose time has come, by its policy for missed times. `None`: all of its
-/// times are left out, or its times can't be read any more.
+/// Claims a run of a task whose time has come, by its policy for missed times. Returns `None` if
+/// all of its times are left out, or its times can't be read any more.
 fn claim_due(
     connection: &Connection,
     task: i64,
@@ -283,7 +288,7 @@ fn claim_due(
             return Ok(None);
         }
     };
-    let missed = connection
+    let missed_policy = connection
         .prepare_cached("SELECT missed FROM tasks WHERE id = ?1")?
         .query_row([task], |row| text(row, 0))?;
     let Pending { mut times, more } = when.pending(first, now);
@@ -294,30 +299,32 @@ fn claim_due(
     }
     let earliest = times[0];
     let latest = times[times.len() - 1];
-    let others = u32::try_from(times.len() - 1).unwrap_or(u32::MAX) + u32::from(more);
-    let due = match &*missed {
-        "all" => {
-            let next = times.get(1).copied().or_else(|| when.next(earliest));
-            set_next(connection, task, next, earliest)?;
-            return insert(connection, task, earliest, 0).map(Some);
-        }
-        "skip" if now.duration_since(latest) > LATE => None,
-        _ => Some(latest),
-    };
+    if missed_policy == "all" {
+        let next = times.get(1).copied().or_else(|| when.next(earliest));
+        set_next(connection, task, next, earliest)?;
+        return insert(connection, task, earliest, 0).map(Some);
+    }
+
     set_next(connection, task, when.next(now.max(latest)), latest)?;
-    if missed == "skip" && (others > 0 || due.is_none()) {
-        let (skipped, last) = match due {
-            Some(_) => (others, times[times.len() - 2]),
-            None => (others + 1, latest),
-        };
+    let others = u32::try_from(times.len() - 1).unwrap_or(u32::MAX) + u32::from(more);
+    if missed_policy != "skip" {
+        return insert(connection, task, latest, others).map(Some);
+    }
+
+    let is_late = now.duration_since(latest) > LATE;
+    let skipped = if is_late { others + 1 } else { others };
+    if skipped > 0 {
+        // The note is for the last skipped time.
+        let last = if is_late { latest } else { times[times.len() - 2] };
         let passed =
             if more { format!("{MAX_MISSED} times or more") } else { counted(skipped, "time") };
         let why = format!("no process ran tasks, and {passed} passed");
-        // The last of them is the one that the note is for.
-        note(connection, task, last, now, "skipped", skipped.saturating_sub(1), &why)?;
+        note(connection, task, last, now, "skipped", skipped - 1, &why)?;
     }
-    let counted = if missed == "skip" { 0 } else { others };
-    due.map(|due| insert(connection, task, due, counted)).transpose()
+    if is_late {
+        return Ok(None);
+    }
+    insert(connection, task, latest, 0).map(Some)
 }
 
 fn set_next(
@@ -346,7 +353,7 @@ fn insert(
     Ok(connection.last_insert_rowid())
 }
 
-/// Keeps a run that doesn't run.
+/// Records a run that was left out or failed before it began.
 fn note(
     connection: &Connection,
     task: i64,
@@ -372,6 +379,7 @@ fn note(
     prune(connection, task)
 }
 
+/// Removes the runs of a task that are too old.
 fn prune(connection: &Connection, task: i64) -> Result<(), ScheduleError> {
     connection
         .prepare_cached(
@@ -391,8 +399,8 @@ enum KeptTaskError {
     Action(#[source] serde_json::Error),
 }
 
-/// Returns a claimed run. The inner error: its task can't be read.
-fn claimed(
+/// Reads a claimed run. The inner error says that its task can't be read.
+fn read_claimed(
     connection: &Connection,
     id: i64,
     task: i64,
@@ -402,10 +410,10 @@ fn claimed(
         .query_row([id], |row| row.get(0))?;
     let mut statement = connection
         .prepare_cached(&format!("SELECT {} FROM tasks WHERE id = ?1", crate::tasks::COLUMNS))?;
-    let found = statement
+    let row = statement
         .query_row([task], |row| Ok((listed_of(row)?, text(row, 5)?, text(row, 11)?)))
         .optional()?;
-    let Some((listed, maker, action)) = found else {
+    let Some((listed, maker, action)) = row else {
         return Err(ScheduleError::Removed);
     };
     Ok(read_kept(&maker, &action).map(|(maker, action)| ClaimedRun {
@@ -425,7 +433,7 @@ fn read_kept(maker: &str, action: &str) -> Result<(Maker, TaskAction), KeptTaskE
     Ok((maker, action))
 }
 
-/// Pauses a task that can't be read, and keeps why: the others go on.
+/// Pauses a task that can't be read, and records why. The other tasks go on.
 fn set_aside(
     connection: &Connection,
     id: i64,

@@ -15,10 +15,12 @@ pub fn hide_secrets(task: &mut Listed) {
             *prompt = redaction::owned(std::mem::take(prompt), Keys::Text);
         }
     }
-    task.state.last.iter_mut().for_each(hide_secrets_of_run);
+    if let Some(run) = &mut task.state.last {
+        hide_secrets_of_run(run);
+    }
 }
 
-/// The same for a run.
+/// Redacts a run that a person may show to others.
 pub fn hide_secrets_of_run(run: &mut TaskRun) {
     run.output = redaction::owned(std::mem::take(&mut run.output), Keys::Text);
 }

@@ -42,9 +42,11 @@ impl Owner {
     /// The principal of the user who runs this process.
     pub const USER: &'static str = "user";
 
-    /// Returns the caller of a server that it serves. `None`: the user of this machine.
+    /// Returns the principal if it is a caller that a server serves. Returns `None` for the user of
+    /// this machine.
     pub fn served(&self) -> Option<&str> {
-        Some(&*self.principal).filter(|principal| *principal != Self::USER)
+        let is_user = self.principal == Self::USER;
+        if is_user { None } else { Some(self.principal.as_str()) }
     }
 }
 
@@ -127,7 +129,7 @@ pub(crate) const COLUMNS: &str = "id, owner, principal, directory, name, maker, 
 const OF_OWNER: &str = "owner = ?1 AND principal = ?2 AND directory = ?3";
 
 impl Schedule {
-    /// Returns the tasks in Toolhold's data folder.
+    /// Makes the schedule in Toolhold's data folder. It opens no file yet.
     pub fn in_data(data: &Path) -> Self {
         Self { folder: data.join("schedule"), connection: Mutex::new(None) }
     }
@@ -148,8 +150,8 @@ impl Schedule {
         Ok(lock)
     }
 
-    /// Returns the process that runs the tasks at this moment. `None`: no process runs them.
-    /// Creates nothing.
+    /// Returns the process that runs the tasks at this moment. Returns `None` if no process runs
+    /// them. Creates nothing.
     ///
     /// # Errors
     ///
@@ -167,8 +169,10 @@ impl Schedule {
             Err(TryLockError::Error(error)) => Err(self.unusable(&error)),
             Err(TryLockError::WouldBlock) => {
                 let mut number = String::new();
-                let read = (&mut file).take(20).read_to_string(&mut number);
-                read.map_err(|error| self.unusable(&error))?;
+                (&mut file)
+                    .take(20)
+                    .read_to_string(&mut number)
+                    .map_err(|error| self.unusable(&error))?;
                 Ok(Some(RunnerProcess { id: number.parse().ok() }))
             }
         }
@@ -241,10 +245,10 @@ impl Schedule {
                     action,
                     next.as_millisecond(),
                 ])?;
-            let found = find(&transaction, owner, &order.name)?;
+            let listed = find(&transaction, owner, &order.name)?;
             transaction.commit()?;
-            let listed = found.ok_or(ScheduleError::RemovedMeanwhile)?;
-            Ok(KeptTask { state: listed.state, has_replaced: !is_new, gave_way })
+            let state = listed.ok_or(ScheduleError::RemovedMeanwhile)?.state;
+            Ok(KeptTask { state, has_replaced: !is_new, gave_way })
         })?;
         self.ring();
         Ok(kept)
@@ -283,15 +287,15 @@ impl Schedule {
                     order.zone,
                     next.as_millisecond(),
                 ])?;
-            let found = find(&transaction, owner, &order.name)?;
+            let listed = find(&transaction, owner, &order.name)?;
             transaction.commit()?;
-            found.map(|listed| listed.state).ok_or(ScheduleError::RemovedMeanwhile)
+            Ok(listed.ok_or(ScheduleError::RemovedMeanwhile)?.state)
         })?;
         self.ring();
         Ok(state)
     }
 
-    /// Removes a task with its runs. False: the owner has none with this name.
+    /// Removes a task with its runs. Returns false if the owner has no task with this name.
     ///
     /// # Errors
     ///
@@ -307,8 +311,8 @@ impl Schedule {
         Ok(removed)
     }
 
-    /// Has a task wait, or resumes it. The times of a pause are not made up for. False: the owner
-    /// has none with this name.
+    /// Pauses a task, or resumes it. The times of a pause are not made up for. Returns false if the
+    /// owner has no task with this name.
     ///
     /// # Errors
     ///
@@ -328,10 +332,11 @@ impl Schedule {
                 .prepare_cached("UPDATE tasks SET paused = ?2 WHERE id = ?1")?
                 .execute(params![listed.id, paused])?;
             if !paused && listed.state.paused {
-                let when = when(&transaction, listed.id)?;
                 // A task that runs once runs late rather than never.
-                if let Ok(When::Every { .. } | When::Cron(..)) = when {
-                    let next = when.ok().and_then(|when| when.next(now));
+                if let Ok(repeating @ (When::Every { .. } | When::Cron(..))) =
+                    when(&transaction, listed.id)?
+                {
+                    let next = repeating.next(now);
                     transaction
                         .prepare_cached("UPDATE tasks SET next = ?2 WHERE id = ?1")?
                         .execute(params![listed.id, next.map(Timestamp::as_millisecond)])?;
@@ -344,8 +349,8 @@ impl Schedule {
         Ok(changed)
     }
 
-    /// Has a task run once as soon as possible, beside its times. False: the owner has none with
-    /// this name.
+    /// Lets a task run once as soon as possible, in addition to its times. Returns false if the
+    /// owner has no task with this name.
     ///
     /// # Errors
     ///
@@ -362,16 +367,16 @@ impl Schedule {
         Ok(changed)
     }
 
-    /// Returns the tasks of an owner, sorted by name. `None`: those of all owners.
+    /// Returns the tasks of an owner, or of all owners, sorted by name.
     ///
     /// # Errors
     ///
     /// The file can't be read.
     pub fn tasks(&self, owner: Option<&Owner>) -> Result<Vec<Listed>, ScheduleError> {
         self.run(|connection| {
-            let which = if owner.is_some() { OF_OWNER } else { "true" };
+            let condition = if owner.is_some() { OF_OWNER } else { "true" };
             let mut statement = connection.prepare_cached(&format!(
-                "SELECT {COLUMNS} FROM tasks WHERE {which}
+                "SELECT {COLUMNS} FROM tasks WHERE {condition}
                  ORDER BY name, directory, owner, principal"
             ))?;
             let rows = match owner {
@@ -407,6 +412,7 @@ impl Schedule {
         let _ = self.private().map(|folder| Alarm::ring(&folder));
     }
 
+    /// Opens the folder, or creates it.
     fn private(&self) -> Result<PrivateFolder, ScheduleError> {
         let private = PrivateFolder::make(&self.folder).map_err(|error| self.unusable(&error))?;
         // SQLite opens the file by its path. Nobody else can even enter the folder, so nobody can
@@ -425,21 +431,22 @@ impl Schedule {
         operation: impl FnOnce(&mut Connection) -> Result<T, ScheduleError>,
     ) -> Result<T, ScheduleError> {
         // An operation that panicked has rolled back.
-        let mut kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.folder.join(FILE);
-        let connection = match &mut *kept {
+        let connection = match &mut *opened {
             Some(connection) => connection,
             none => {
                 self.private()?;
-                none.insert(connection::open(&path).map_err(|error| error.at(&path))?)
+                let new_connection = connection::open(&path).map_err(|error| error.at(&path))?;
+                none.insert(new_connection)
             }
         };
         operation(connection).map_err(|error| error.at(&path))
     }
 }
 
-/// Checks a task. Makes a duration the time that it means, and no zone the machine's. Returns when
-/// it runs first.
+/// Checks a task, and returns its first time. Replaces a duration by the time that it means, and a
+/// missing zone by the machine's.
 fn check(
     order: &mut TaskOrder,
     quotas: Quotas,
@@ -473,9 +480,10 @@ fn check(
         When::Once(at) => order.when = at.to_string(),
         _ => {
             let least = i64::try_from(quotas.interval).unwrap_or(i64::MAX);
-            let period = when.shortest_period(now).map(|period| period.as_secs());
-            if let Some(period) = period.filter(|period| *period < least) {
-                return Err(TaskLimitError::Period { period, least }.into());
+            if let Some(period) = when.shortest_period(now)
+                && period.as_secs() < least
+            {
+                return Err(TaskLimitError::Period { period: period.as_secs(), least }.into());
             }
         }
     }
@@ -502,9 +510,10 @@ fn make_room(
 ) -> Result<Vec<Listed>, ScheduleError> {
     let mut gave_way = Vec::new();
     loop {
-        let reached = match check_quotas(connection, owner, quotas) {
-            Err(ScheduleError::Limit(reached)) => reached,
-            checked => return checked.map(|()| gave_way),
+        let limit = match check_quotas(connection, owner, quotas) {
+            Ok(()) => return Ok(gave_way),
+            Err(ScheduleError::Limit(limit)) => limit,
+            Err(error) => return Err(error),
         };
         let oldest = connection
             .prepare_cached(&format!(
@@ -521,7 +530,7 @@ fn make_room(
             .query_row([&owner.plugin, &owner.principal, &owner.directory], listed_of)
             .optional()?
             // Its caller rolls back, so that nothing is removed for a task that isn't kept.
-            .ok_or(ScheduleError::Limit(reached))?;
+            .ok_or(ScheduleError::Limit(limit))?;
         connection.prepare_cached("DELETE FROM tasks WHERE id = ?1")?.execute([oldest.id])?;
         gave_way.push(oldest);
     }
@@ -565,7 +574,7 @@ fn find(
     Ok(statement.query_row(parameters, listed_of).optional()?)
 }
 
-/// When a task runs, as it is kept. The inner error: its zone or its expression is no longer known.
+/// Reads when a task runs. The inner error says that its zone or its expression is no longer known.
 pub(crate) fn when(
     connection: &Connection,
     id: i64,
@@ -588,7 +597,8 @@ fn shown(milliseconds: i64, zone: &TimeZone) -> String {
     moment.display_with_offset(zone.to_offset(moment)).to_string()
 }
 
-/// Returns a text of a row. One that isn't UTF-8 must not hide the other tasks, nor stop them.
+/// Returns a text of a row, or an empty text for `NULL`. A text that isn't UTF-8 must not hide or
+/// stop the other tasks.
 pub(crate) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(optional_text(row, column)?.unwrap_or_default())
 }

@@ -91,7 +91,7 @@ pub enum WhenError {
 }
 
 impl When {
-    /// Reads when a task runs. `now`: where a duration and a period begin.
+    /// Reads when a task runs. A duration and a period begin at `now`.
     ///
     /// # Errors
     ///
@@ -108,10 +108,12 @@ impl When {
         match kind {
             "once" => moment(text, zone, now).map(Self::Once),
             "every" => {
-                let number = text.trim().parse::<i64>().ok();
-                match number.filter(|seconds| (1..=LONGEST).contains(seconds)) {
-                    Some(seconds) => Ok(Self::Every { seconds, since: now }),
-                    None => Err(WhenError::Period(text.trim().to_owned())),
+                let written = text.trim();
+                match written.parse::<i64>() {
+                    Ok(seconds) if (1..=LONGEST).contains(&seconds) => {
+                        Ok(Self::Every { seconds, since: now })
+                    }
+                    _ => Err(WhenError::Period(written.to_owned())),
                 }
             }
             "cron" => Ok(Self::Cron(Box::new(Cron::parse(text)?), find_zone(zone)?)),
@@ -151,25 +153,25 @@ impl When {
 
     /// Returns the times from `first` on, which is one of them, up to `now`.
     pub fn pending(&self, first: Timestamp, now: Timestamp) -> Pending {
-        // Nothing is before `first`, so a moment before it is where the search may begin.
-        let before = first.as_millisecond().saturating_sub(1);
-        let mut from = before;
-        let mut more = false;
-        if self.collect(before, now).len() > MAX_MISSED {
-            more = true;
-            // The earliest moment after which there are no more than the limit.
-            let mut end = now.as_millisecond();
-            while end - from > 1 {
-                let middle = from + (end - from) / 2;
-                if self.collect(middle, now).len() > MAX_MISSED {
-                    from = middle;
-                } else {
-                    end = middle;
-                }
-            }
-            from = end;
+        // The times after a moment don't include the moment itself.
+        let before_first = first.as_millisecond().saturating_sub(1);
+        let times = self.collect(before_first, now);
+        if times.len() <= MAX_MISSED {
+            return Pending { times, more: false };
         }
-        Pending { times: self.collect(from, now), more }
+
+        // A binary search finds the earliest moment after which there are no more than the limit.
+        let mut too_early = before_first;
+        let mut earliest = now.as_millisecond();
+        while earliest - too_early > 1 {
+            let middle = too_early + (earliest - too_early) / 2;
+            if self.collect(middle, now).len() > MAX_MISSED {
+                too_early = middle;
+            } else {
+                earliest = middle;
+            }
+        }
+        Pending { times: self.collect(earliest, now), more: true }
     }
 
     /// Returns the times after `after`, in milliseconds, up to `now`: at most one more than the
@@ -177,7 +179,9 @@ impl When {
     fn collect(&self, after: i64, now: Timestamp) -> Vec<Timestamp> {
         let mut times = Vec::new();
         let Ok(mut last) = Timestamp::from_millisecond(after) else { return times };
-        while let Some(next) = self.next(last).filter(|next| *next <= now) {
+        while let Some(next) = self.next(last)
+            && next <= now
+        {
             times.push(next);
             if times.len() > MAX_MISSED {
                 break;
@@ -188,7 +192,7 @@ impl When {
     }
 }
 
-/// Returns the zone of a name. `None`: the machine's.
+/// Returns the zone of a name. `None` stands for the machine's zone.
 ///
 /// # Errors
 ///
@@ -198,20 +202,23 @@ pub fn find_zone(name: Option<&str>) -> Result<TimeZone, WhenError> {
         // A machine that names no zone has UTC.
         return Ok(TimeZone::try_system().unwrap_or(TimeZone::UTC));
     };
-    let known = (1..=MAX_ZONE).contains(&name.len())
+    let may_be_zone = (1..=MAX_ZONE).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_-+".contains(&byte));
-    let zone = known.then(|| TimeZone::get(name).ok()).flatten();
-    zone.ok_or_else(|| WhenError::Zone(neutral_line(cut(name, MAX_ZONE))))
+    if may_be_zone && let Ok(zone) = TimeZone::get(name) {
+        return Ok(zone);
+    }
+    Err(WhenError::Zone(neutral_line(cut(name, MAX_ZONE))))
 }
 
-/// Returns the name of the machine's zone. `None`: it names none that the time zone database has.
+/// Returns the name of the machine's zone. Returns `None` if the machine names no zone, or the time
+/// zone database has no zone with this name.
 pub(crate) fn machine_zone() -> Option<String> {
     let zone = TimeZone::try_system().ok()?;
     let name = zone.iana_name()?;
     find_zone(Some(name)).is_ok().then(|| name.to_owned())
 }
 
-/// Returns the name of a zone, for people. `None`: the machine's.
+/// Returns the name of a zone, for people. `None` stands for the machine's zone.
 pub fn zone_name(name: Option<&str>) -> String {
     match (name, TimeZone::try_system()) {
         (Some(name), _) => name.to_owned(),
@@ -224,7 +231,7 @@ pub fn zone_name(name: Option<&str>) -> String {
 }
 
 /// Describes the effect of a change of the clock on a time without an offset: the time doesn't
-/// exist in its zone, or twice. `None`: the text is one moment, or isn't a time.
+/// exist in its zone, or twice. Returns `None` if the text is one moment, or isn't a time.
 pub fn clock_change(kind: &str, text: &str, zone: Option<&str>) -> Option<String> {
     let text = text.trim();
     if kind != "once" || text.len() > MAX_TIME || text.parse::<Timestamp>().is_ok() {
@@ -245,11 +252,10 @@ pub fn clock_change(kind: &str, text: &str, zone: Option<&str>) -> Option<String
 
 /// Checks whether a text is a date but for its day, such as the 30th of February.
 fn is_no_day(date: &str) -> bool {
-    let first = date.get(..8).map(|month| format!("{month}01"));
-    let day = date.get(8..).and_then(|day| day.parse::<u8>().ok());
-    first.is_some_and(|first| first.parse::<Date>().is_ok())
-        && day.is_some_and(|day| (1..=31).contains(&day))
-        && date.parse::<Date>().is_err()
+    let (Some(month), Some(day)) = (date.get(..8), date.get(8..)) else { return false };
+    let has_month = format!("{month}01").parse::<Date>().is_ok();
+    let may_be_day = day.parse::<u8>().is_ok_and(|day| (1..=31).contains(&day));
+    has_month && may_be_day && date.parse::<Date>().is_err()
 }
 
 /// Checks whether the offset of a time, if it has one, is less than a day, as ISO 8601 has it.
@@ -258,44 +264,11 @@ fn has_possible_offset(text: &str) -> bool {
     offset.is_none_or(|offset| offset.seconds().abs() < 24 * 60 * 60)
 }
 
-/// Returns a moment: a time, or a duration from now.
+/// Reads a moment: a time, or a duration from now.
 fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, WhenError> {
     let text = text.trim();
     let zone = find_zone(zone)?;
-    let read = if text.len() > MAX_TIME || !has_possible_offset(text) {
-        None
-    } else if let Ok(at) = text.parse::<Timestamp>() {
-        Some(at)
-    } else if let Ok(civil) = text.parse::<DateTime>() {
-        zone.to_ambiguous_timestamp(civil).compatible().ok()
-    } else if let Ok(span) = text.parse::<Span>() {
-        let later = match now.checked_add(span) {
-            Ok(later) => Some(later),
-            // Days and longer are those of the calendar.
-            Err(_) => zone
-                .to_datetime(now)
-                .checked_add(span)
-                .ok()
-                .and_then(|civil| zone.to_ambiguous_timestamp(civil).compatible().ok()),
-        };
-        if later.is_none() && span.is_positive() {
-            return Err(WhenError::Beyond(shown(text)));
-        }
-        later
-    } else {
-        None
-    };
-    let exact = read.ok_or_else(|| {
-        // The last days of the year 9999 are beyond the latest possible moment.
-        let date = text.get(..10).and_then(|date| date.parse::<Date>().ok());
-        if date.is_some_and(|date| date.year() == Date::MAX.year()) {
-            return WhenError::Beyond(shown(text));
-        }
-        if text.get(..10).is_some_and(is_no_day) {
-            return WhenError::Day(shown(text));
-        }
-        WhenError::Time(shown(text))
-    })?;
+    let exact = exact_moment(text, &zone, now)?;
     // Times are kept in milliseconds. A part of one would be another moment after it was kept.
     let at = Timestamp::from_millisecond(exact.as_millisecond()).unwrap_or(exact);
     if at <= now {
@@ -306,6 +279,49 @@ fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, W
         return Err(WhenError::TooFar(at));
     }
     Ok(at)
+}
+
+fn exact_moment(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, WhenError> {
+    if text.len() > MAX_TIME || !has_possible_offset(text) {
+        return Err(no_moment(text));
+    }
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Ok(at);
+    }
+    if let Ok(civil) = text.parse::<DateTime>() {
+        return to_timestamp(civil, zone).ok_or_else(|| no_moment(text));
+    }
+    let Ok(span) = text.parse::<Span>() else { return Err(no_moment(text)) };
+    if let Ok(later) = now.checked_add(span) {
+        return Ok(later);
+    }
+    // Days and longer are those of the calendar.
+    if let Ok(civil) = zone.to_datetime(now).checked_add(span)
+        && let Some(later) = to_timestamp(civil, zone)
+    {
+        return Ok(later);
+    }
+    if span.is_positive() {
+        return Err(WhenError::Beyond(shown(text)));
+    }
+    Err(no_moment(text))
+}
+
+fn to_timestamp(civil: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+    zone.to_ambiguous_timestamp(civil).compatible().ok()
+}
+
+/// Returns the reason why a text isn't a moment.
+fn no_moment(text: &str) -> WhenError {
+    let Some(date) = text.get(..10) else { return WhenError::Time(shown(text)) };
+    // The last days of the year 9999 are beyond the latest possible moment.
+    if date.parse::<Date>().is_ok_and(|date| date.year() == Date::MAX.year()) {
+        return WhenError::Beyond(shown(text));
+    }
+    if is_no_day(date) {
+        return WhenError::Day(shown(text));
+    }
+    WhenError::Time(shown(text))
 }
 
 fn shown(text: &str) -> String {
