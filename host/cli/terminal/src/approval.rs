@@ -3,8 +3,8 @@
 
 use toolhold_core::{Question, Questions, Reply};
 
-/// The answer that a question has before a person is asked: it was answered elsewhere, or it can't
-/// be asked. Blocks.
+/// Returns the reply that a question has before a person is asked, because the question was
+/// answered elsewhere or can't be asked. Returns `None` if the person has to be asked. Blocks.
 pub fn before_asking(questions: &Questions, question: &Question) -> Option<Reply> {
     match questions.take(question) {
         Ok(Some(reply)) => return Some(reply),
@@ -19,9 +19,8 @@ pub fn before_asking(questions: &Questions, question: &Question) -> Option<Reply
     Some(Reply::Unasked(format!("{reason}; or repeat the call with `--yes`")))
 }
 
-/// Takes back the posted question of the same call: it is answered now, and another answer would be
-/// left over. If that fails, the answer applies anyway, and the person is told about the question
-/// that is left. Blocks.
+/// Takes back the posted question of the same call, because the question is answered now. If that
+/// fails, the answer applies anyway, and a warning names the question that is left. Blocks.
 pub fn withdraw(questions: &Questions, question: &Question) {
     if let Err(error) = questions.withdraw(question) {
         tracing::warn!(

@@ -18,9 +18,10 @@ use crate::style::STRONG;
 pub struct Dialogue<R, W> {
     input: R,
     output: W,
+    /// The consequence if the input ends without an answer.
     ended: &'static str,
-    /// Drops the input that is there already.
-    forget: fn(&mut R) -> io::Result<()>,
+    /// Drops the input that was typed before the question.
+    drop_pending: fn(&mut R) -> io::Result<()>,
     /// Waits a moment for input.
     has_input: fn(&R) -> io::Result<bool>,
     /// Set when nobody waits for an answer any more.
@@ -30,70 +31,78 @@ pub struct Dialogue<R, W> {
 /// Number of times that pending input is dropped before a question.
 const MOST_PASTED: usize = 100;
 
-/// A dialogue with the person at the terminal. `None` without a terminal: nobody typed what comes
-/// out of a pipe. `ended`: the consequence if the input ends without an answer.
+/// Opens a dialogue with the person at the terminal. Returns `None` without a terminal, because
+/// input from a pipe wasn't typed by a person. `ended` tells the consequence if the input ends
+/// without an answer.
 pub fn open_dialogue(ended: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
-    // A reader of its own: its buffer can be dropped, unlike that of the standard library.
-    let input = is_watched().then(|| io::stdin().as_fd().try_clone_to_owned().ok())??;
-    // On stderr, so that the output of a command can be redirected.
+    if !is_watched() {
+        return None;
+    }
+    // The buffer of the standard library's stdin couldn't be dropped.
+    let input = io::stdin().as_fd().try_clone_to_owned().ok()?;
+    // Questions go to stderr, so that the output of a command can be redirected.
+    let output = anstream::stderr();
     Some(Dialogue {
         input: BufReader::new(File::from(input)),
-        output: anstream::stderr(),
+        output,
         ended,
-        forget,
+        drop_pending,
         has_input,
         is_over: Arc::default(),
     })
 }
 
+/// Time that is waited for input.
+const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
 fn has_input(terminal: &BufReader<File>) -> io::Result<bool> {
-    let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-    let mut waited = [PollFd::new(terminal.get_ref(), PollFlags::IN)];
-    match poll(&mut waited, Some(&moment)) {
-        // Ctrl-C interrupts it too.
+    let mut polled = [PollFd::new(terminal.get_ref(), PollFlags::IN)];
+    match poll(&mut polled, Some(&MOMENT)) {
+        // Ctrl-C interrupts the system call too.
         Err(Errno::INTR) => Ok(false),
-        ready => Ok(ready? > 0),
+        Err(error) => Err(error.into()),
+        Ok(ready) => Ok(ready > 0),
     }
 }
 
-/// Drops input that was typed before. A terminal holds a few thousand characters and takes more of
-/// a paste as they are read: it is empty if nothing has come for a moment.
-fn forget(terminal: &mut BufReader<File>) -> io::Result<()> {
+/// Drops input that was typed before. A terminal holds a few thousand characters of a paste, and
+/// takes more when these are read. So the input is empty only if nothing arrives for a moment.
+fn drop_pending(terminal: &mut BufReader<File>) -> io::Result<()> {
     terminal.consume(terminal.buffer().len());
-    let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     for _ in 0..MOST_PASTED {
         tcflush(terminal.get_ref(), QueueSelector::IFlush)?;
-        let mut waited = [PollFd::new(terminal.get_ref(), PollFlags::IN)];
-        if poll(&mut waited, Some(&moment))? == 0 {
+        let mut polled = [PollFd::new(terminal.get_ref(), PollFlags::IN)];
+        if poll(&mut polled, Some(&MOMENT))? == 0 {
             return Ok(());
         }
     }
     Err(io::Error::other("input arrives without end"))
 }
 
-/// Whether a person is at the terminal.
+/// Checks whether a person is at the terminal.
 pub fn is_watched() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
 impl<R: BufRead, W: Write> Dialogue<R, W> {
-    /// A dialogue between a given input and output.
+    /// Makes a dialogue that reads `input` and writes `output`.
     pub fn between(input: R, output: W) -> Self {
         Self {
             input,
             output,
             ended: "nothing was done",
-            forget: |_| Ok(()),
+            drop_pending: |_| Ok(()),
             has_input: |_| Ok(true),
             is_over: Arc::default(),
         }
     }
 
-    /// The same dialogue until `is_over` is set. Then a waiting question ends without an answer,
-    /// and leaves later input to others.
+    /// Ends the dialogue as soon as `is_over` is set. Then a waiting question ends without an
+    /// answer, and doesn't read later input.
     #[must_use]
-    pub fn until(self, is_over: Arc<AtomicBool>) -> Self {
-        Self { is_over, ..self }
+    pub fn until(mut self, is_over: Arc<AtomicBool>) -> Self {
+        self.is_over = is_over;
+        self
     }
 
     /// Prints a message.
@@ -102,24 +111,19 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         Ok(())
     }
 
-    /// The answer to a question without surrounding spaces; empty if the person only presses Enter.
-    /// Input from before the question doesn't count: it was meant for something else.
+    /// Asks a question. Returns the answer without surrounding spaces, which is empty if the person
+    /// only presses Enter. Input from before the question is dropped: it was meant for something
+    /// else.
     pub fn ask(&mut self, question: &str) -> Result<String, CommandError> {
-        (self.forget)(&mut self.input).map_err(HostError::io("clearing what was typed before"))?;
+        (self.drop_pending)(&mut self.input)
+            .map_err(HostError::io("clearing what was typed before"))?;
         write!(self.output, "{STRONG}{question}{STRONG:#} ")?;
         self.output.flush()?;
-        loop {
-            if self.is_over.load(Ordering::Relaxed) {
-                let why = format!("the call no longer waits for the answer; {}", self.ended);
-                return Err(CommandError::Usage(why));
-            }
-            if (self.has_input)(&self.input).map_err(HostError::io("reading the answer"))? {
-                break;
-            }
-        }
+        self.wait_for_input()?;
+
         let mut line = String::new();
-        let read = self.input.read_line(&mut line);
-        if read.map_err(HostError::io("reading the answer"))? == 0 {
+        let bytes = self.input.read_line(&mut line).map_err(HostError::io("reading the answer"))?;
+        if bytes == 0 {
             writeln!(self.output)?;
             return Err(CommandError::Usage(format!(
                 "the input ended before all questions were answered; {}",
@@ -129,11 +133,29 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         Ok(line.trim().to_owned())
     }
 
+    /// Waits until there is input.
+    ///
+    /// # Errors
+    ///
+    /// The dialogue is over.
+    fn wait_for_input(&self) -> Result<(), CommandError> {
+        loop {
+            if self.is_over.load(Ordering::Relaxed) {
+                let message = format!("the call no longer waits for the answer; {}", self.ended);
+                return Err(CommandError::Usage(message));
+            }
+            if (self.has_input)(&self.input).map_err(HostError::io("reading the answer"))? {
+                return Ok(());
+            }
+        }
+    }
+
     /// Asks until the answer is yes or no; Enter means `default`.
     pub fn yes_or_no(&mut self, question: &str, default: bool) -> Result<bool, CommandError> {
         let choice = if default { "[Y/n]" } else { "[y/N]" };
         loop {
-            match self.ask(&format!("{question} {choice}"))?.to_ascii_lowercase().as_str() {
+            let answer = self.ask(&format!("{question} {choice}"))?;
+            match answer.to_ascii_lowercase().as_str() {
                 "" => return Ok(default),
                 "y" | "yes" => return Ok(true),
                 "n" | "no" => return Ok(false),

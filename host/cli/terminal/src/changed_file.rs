@@ -15,7 +15,8 @@ use crate::new_file::{self, writing};
 /// Largest file of a client, in bytes.
 const LONGEST: u64 = 4 << 20;
 
-/// Changes or creates a file. Returns the difference; `None` if there is none.
+/// Changes or creates a file. `edited` makes the new content from the old one. Returns the diff, or
+/// `None` if the content stays the same.
 ///
 /// # Errors
 ///
@@ -34,6 +35,7 @@ pub fn change<E: Display>(
     if before.as_deref() == Some(&after) {
         return Ok(None);
     }
+
     let folder = target.parent().unwrap_or(Path::new("/"));
     new_file::private_folder(folder)?;
     let mut file =
@@ -44,26 +46,29 @@ pub fn change<E: Display>(
         file.as_file().set_permissions(mode).map_err(writing(path))?;
     }
     file.as_file().sync_all().map_err(writing(path))?;
+
     // The client may write the file at the same time.
     if read(&target)? != before {
         return Err(Error::Usage(format!(
             "{shown} was changed in the meantime by another program, and isn't changed: try again"
         )));
     }
-    match before {
-        Some(_) => drop(file.persist(&target).map_err(|error| writing(path)(error.error))?),
-        None => drop(file.persist_noclobber(&target).map_err(|error| writing(path)(error.error))?),
-    }
+    let persisted = match before {
+        Some(_) => file.persist(&target),
+        None => file.persist_noclobber(&target),
+    };
+    persisted.map_err(|error| writing(path)(error.error))?;
+
     let before = before.unwrap_or_default();
     let diff = TextDiff::from_lines(before.as_str(), after.as_str());
     Ok(Some(diff.unified_diff().header(&shown.to_string(), &shown.to_string()).to_string()))
 }
 
-/// The target of a link: people store such files elsewhere.
+/// Returns the path of the file itself, if `path` is a link: people store such files elsewhere.
 fn target(path: &Path, in_project: bool) -> Result<PathBuf, Error> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let name = path.file_name().unwrap_or_default();
-    let folder_is = match folder.canonicalize() {
+    let real_folder = match folder.canonicalize() {
         Ok(folder) => folder,
         Err(error) if error.kind() == ErrorKind::NotFound && folder.symlink_metadata().is_err() => {
             folder.to_owned()
@@ -72,9 +77,10 @@ fn target(path: &Path, in_project: bool) -> Result<PathBuf, Error> {
     };
     let target = match path.symlink_metadata() {
         Ok(_) => path.canonicalize().map_err(looking_at(path))?,
-        Err(error) if error.kind() == ErrorKind::NotFound => folder_is.join(name),
+        Err(error) if error.kind() == ErrorKind::NotFound => real_folder.join(name),
         Err(error) => return Err(looking_at(path)(error).into()),
     };
+
     if in_project {
         let project = std::env::current_dir()
             .and_then(|here| here.canonicalize())
@@ -90,19 +96,17 @@ fn target(path: &Path, in_project: bool) -> Result<PathBuf, Error> {
     Ok(target)
 }
 
+/// Converts an error of resolving `path`.
 fn looking_at(path: &Path) -> impl FnOnce(io::Error) -> HostError {
     HostError::io(format!("looking at {}", path.display()))
 }
 
-/// The content of a file. `None`: it doesn't exist.
+/// Reads a file. Returns `None` if the file doesn't exist.
 fn read(path: &Path) -> Result<Option<String>, Error> {
     let shown = path.display();
-    // Reading anything else than a file may block.
-    let file = match File::options()
-        .read(true)
-        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
-        .open(path)
-    {
+    // Opening a named pipe would wait for a writer.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = match File::options().read(true).custom_flags(nonblocking).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(reading(path)(error).into()),
@@ -110,9 +114,10 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
     if !file.metadata().map_err(reading(path))?.is_file() {
         return Err(Error::Usage(format!("{shown} isn't a file, and isn't changed")));
     }
+
     let mut text = String::new();
     match file.take(LONGEST + 1).read_to_string(&mut text) {
-        Ok(read) if read as u64 > LONGEST => Err(Error::Usage(format!(
+        Ok(bytes) if bytes as u64 > LONGEST => Err(Error::Usage(format!(
             "{shown} is too large, and isn't changed; the limit is {} MiB",
             LONGEST >> 20
         ))),
@@ -124,6 +129,7 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
     }
 }
 
+/// Converts an error of reading the file at `path`.
 fn reading(path: &Path) -> impl FnOnce(io::Error) -> HostError {
     HostError::io(format!("reading {}", path.display()))
 }

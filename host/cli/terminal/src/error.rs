@@ -9,7 +9,7 @@ use toolhold_core::text::neutral;
 
 use crate::exit::Exit;
 
-/// Why a command failed.
+/// A reason for which a command failed.
 #[derive(Debug)]
 pub enum CommandError {
     /// The command line isn't valid.
@@ -25,12 +25,13 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// An invalid command line, or an invalid object that it names.
+    /// Makes the error for an invalid command line, or for an invalid object that it names.
     pub fn usage(error: impl fmt::Display) -> Self {
         Self::Usage(error.to_string())
     }
 
-    /// The exit code and the message. A reader that is gone (`toolhold … | head`) needed no more.
+    /// Returns the exit code and the message. If the reader of the output is gone, as in
+    /// `toolhold … | head`, the command succeeded: the reader needed no more.
     pub fn end(self) -> (Exit, Option<String>) {
         match self {
             Self::Usage(message) => (Exit::Usage, Some(message)),
@@ -47,8 +48,8 @@ impl CommandError {
     }
 }
 
-/// Prints the error for a program that asked for JSON. The result of a *call* is in its answer
-/// instead.
+/// Prints the error for a program that asked for JSON. The failure of a *call* isn't printed here:
+/// the answer of the call contains it.
 pub fn print_json(exit: Exit, message: &str) -> io::Result<()> {
     let kind = if exit == Exit::Usage { "usage" } else { "host" };
     let error = json!({ "ok": false, "error": { "kind": kind, "message": neutral(message) } });

@@ -24,11 +24,11 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The exit code of a failed call.
+    /// Returns the exit code for a failed call.
     pub fn for_failure(failure: &Failure) -> Self {
         match failure.category {
             Category::PolicyBlocked | Category::ConfirmationRequired => Self::Denied,
-            // A limit of the operator, not a failure of the other server.
+            // The limit is in the user's rules; without a denial, the other server has the limit.
             Category::RateLimited if failure.denial.is_some() => Self::Denied,
             Category::PermanentFailure if failure.is_of_host() => Self::Host,
             Category::ToolNotFound | Category::InvalidParameters | Category::TypeMismatch => {
@@ -43,7 +43,7 @@ impl Exit {
         }
     }
 
-    /// The number.
+    /// Returns the exit code as a number.
     pub fn code(self) -> i32 {
         match self {
             Self::Success => 0,

@@ -15,18 +15,22 @@ use crate::error::CommandError;
 /// The name of the answerer.
 const BY: &str = "terminal";
 
-/// Puts a question of a tool's own to the person at the terminal, until `is_over` is set. Blocks.
+/// Puts a tool's own question to the person at the terminal, until `is_over` is set. Blocks.
 pub fn ask(inquiry: &Inquiry, is_over: Arc<AtomicBool>) -> InquiryAnswer {
     let Some(dialogue) = open_dialogue("the question was not answered") else {
         return InquiryAnswer::Unanswered("there is no terminal to ask at".to_owned());
     };
-    answered(&mut dialogue.until(is_over), inquiry).unwrap_or_else(|error| {
-        let (_, message) = error.end();
-        InquiryAnswer::Unanswered(message.unwrap_or_else(|| "the terminal is gone".to_owned()))
-    })
+    match ask_in(&mut dialogue.until(is_over), inquiry) {
+        Ok(answer) => answer,
+        Err(error) => {
+            let (_, message) = error.end();
+            InquiryAnswer::Unanswered(message.unwrap_or_else(|| "the terminal is gone".to_owned()))
+        }
+    }
 }
 
-fn answered<R: BufRead, W: Write>(
+/// Asks for consent first, and then for each field of the form.
+fn ask_in<R: BufRead, W: Write>(
     dialogue: &mut Dialogue<R, W>,
     inquiry: &Inquiry,
 ) -> Result<InquiryAnswer, CommandError> {
@@ -38,22 +42,31 @@ fn answered<R: BufRead, W: Write>(
     if !dialogue.yes_or_no(question, false)? {
         return Ok(InquiryAnswer::Declined { by: BY.to_owned() });
     }
+
     let mut content = Map::new();
     for field in form_fields(schema) {
         for line in field.lines() {
             dialogue.print(&line)?;
         }
-        let value = loop {
-            match field.read(&dialogue.ask(&field.question())?) {
-                Ok(value) => break value,
-                Err(why) => dialogue.print(&format!("  {why}"))?,
-            }
-        };
-        if let Some(value) = value {
+        if let Some(value) = ask_for_field(dialogue, &field)? {
             content.insert(field.name, value);
         }
     }
     Ok(InquiryAnswer::Accepted { content, by: BY.to_owned() })
+}
+
+/// Asks until the answer is valid. Returns `None` if the person leaves the field out.
+fn ask_for_field<R: BufRead, W: Write>(
+    dialogue: &mut Dialogue<R, W>,
+    field: &FormField,
+) -> Result<Option<Value>, CommandError> {
+    loop {
+        let line = dialogue.ask(&field.question())?;
+        match field.read(&line) {
+            Ok(value) => return Ok(value),
+            Err(error) => dialogue.print(&format!("  {error}"))?,
+        }
+    }
 }
 
 /// A field of a form.
@@ -62,14 +75,22 @@ pub struct FormField {
     name: String,
     schema: Value,
     is_required: bool,
-    choices: Vec<(String, Option<String>)>,
+    choices: Vec<Choice>,
 }
 
-/// The fields of a form's JSON Schema, in their order.
+/// A value that the person may choose for a field.
+#[derive(Clone, Debug)]
+struct Choice {
+    value: String,
+    title: Option<String>,
+}
+
+/// Returns the fields of a form's JSON Schema, in their order.
 pub fn form_fields(schema: &Value) -> Vec<FormField> {
-    let required = schema["required"].as_array().cloned().unwrap_or_default();
-    let fields = schema["properties"].as_object().into_iter().flatten();
-    fields
+    let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let Some(properties) = schema["properties"].as_object() else { return Vec::new() };
+    properties
+        .iter()
         .map(|(name, field)| FormField {
             name: name.clone(),
             schema: field.clone(),
@@ -99,69 +120,76 @@ pub enum AnswerError {
     Text(Vec<String>),
 }
 
+/// Formats the bounds for the end of a sentence.
 fn after_colon(bounds: &[String]) -> String {
     if bounds.is_empty() { String::new() } else { format!(": {}", bounds.join(", ")) }
 }
 
 impl FormField {
-    /// The key of its value in the answer.
+    /// Returns the key of the field's value in the answer.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether nobody else should see the typed text.
+    /// Checks whether the typed text is a secret, which must not be visible on the screen.
     pub fn is_secret(&self) -> bool {
         self.schema["format"] == "password" || self.schema["writeOnly"] == true
     }
 
-    /// The lines before the question: the description and the choices.
+    /// Returns the lines above the question: the description and the choices.
     pub fn lines(&self) -> Vec<String> {
-        let description = self.schema["description"].as_str();
-        let choices = self.choices.iter().enumerate().map(|(at, (value, title))| {
-            format!("  {}: {}", at + 1, title.as_ref().unwrap_or(value))
-        });
-        description.map(|text| format!("│ {text}")).into_iter().chain(choices).collect()
+        let mut lines = Vec::new();
+        if let Some(description) = self.schema["description"].as_str() {
+            lines.push(format!("│ {description}"));
+        }
+        for (index, Choice { value, title }) in self.choices.iter().enumerate() {
+            let number = index + 1;
+            lines.push(format!("  {number}: {}", title.as_ref().unwrap_or(value)));
+        }
+        lines
     }
 
     fn default(&self) -> Option<&Value> {
-        self.schema.get("default").filter(|default| !default.is_null())
-    }
-
-    /// The question, with the meaning of Enter alone.
-    pub fn question(&self) -> String {
-        let name = &self.name;
-        let title = self.schema["title"]
-            .as_str()
-            .map_or_else(|| name.clone(), |title| format!("{name} ({title})"));
-        match (self.default(), self.is_required) {
-            (Some(default), _) => format!("{title} [{default}]:"),
-            (None, false) => format!("{title} [Enter: none]:"),
-            (None, true) => format!("{title} [required]:"),
+        match self.schema.get("default") {
+            None | Some(Value::Null) => None,
+            default => default,
         }
     }
 
-    /// The value that a line stands for. `None`: the field is left out.
+    /// Returns the question, with the meaning of Enter alone.
+    pub fn question(&self) -> String {
+        let name = &self.name;
+        let label = match self.schema["title"].as_str() {
+            Some(title) => format!("{name} ({title})"),
+            None => name.clone(),
+        };
+        match (self.default(), self.is_required) {
+            (Some(default), _) => format!("{label} [{default}]:"),
+            (None, false) => format!("{label} [Enter: none]:"),
+            (None, true) => format!("{label} [required]:"),
+        }
+    }
+
+    /// Parses a typed line. Returns `None` if the person leaves the field out.
     ///
     /// # Errors
     ///
-    /// The line doesn't fit.
+    /// The line isn't a value of the field's schema.
     pub fn read(&self, line: &str) -> Result<Option<Value>, AnswerError> {
         let value = match (line, self.default()) {
             ("", Some(default)) => Some(default.clone()),
             ("", None) if !self.is_required => return Ok(None),
-            (line, _) => value(line, &self.schema, &self.choices),
+            (line, _) => parse_value(line, &self.schema, &self.choices),
         };
-        match value {
-            Some(value)
-                if compile_schema(&self.schema).is_ok_and(|schema| schema.is_valid(&value)) =>
-            {
-                Ok(Some(value))
-            }
-            _ => Err(self.unfit()),
+
+        let Some(value) = value else { return Err(self.answer_error()) };
+        match compile_schema(&self.schema) {
+            Ok(schema) if schema.is_valid(&value) => Ok(Some(value)),
+            _ => Err(self.answer_error()),
         }
     }
 
-    fn unfit(&self) -> AnswerError {
+    fn answer_error(&self) -> AnswerError {
         let bounds = ["minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"]
             .iter()
             .filter_map(|key| self.schema.get(*key).map(|bound| format!("{key} {bound}")))
@@ -176,29 +204,38 @@ impl FormField {
     }
 }
 
-/// The values of a choice, each with its title.
-fn choices(field: &Value) -> Vec<(String, Option<String>)> {
+/// Returns the values that a field's schema lists.
+fn choices(field: &Value) -> Vec<Choice> {
+    // The field of several values has the list in the schema of its items.
     let field = field.get("items").unwrap_or(field);
-    let titled = field.get("oneOf").or_else(|| field.get("anyOf")).and_then(Value::as_array);
-    if let Some(titled) = titled {
+    let titled = field.get("oneOf").or_else(|| field.get("anyOf"));
+    if let Some(titled) = titled.and_then(Value::as_array) {
         return titled
             .iter()
-            .filter_map(|choice| Some((text(&choice["const"])?, text(&choice["title"]))))
+            .filter_map(|choice| {
+                let value = string(&choice["const"])?;
+                Some(Choice { value, title: string(&choice["title"]) })
+            })
             .collect();
     }
-    let values = field["enum"].as_array().into_iter().flatten().filter_map(text).enumerate();
-    values.map(|(at, value)| (value, text(&field["enumNames"][at]))).collect()
+
+    let Some(values) = field["enum"].as_array() else { return Vec::new() };
+    let values = values.iter().filter_map(string).enumerate();
+    values
+        .map(|(index, value)| Choice { value, title: string(&field["enumNames"][index]) })
+        .collect()
 }
 
-fn text(value: &Value) -> Option<String> {
+fn string(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-/// The value that a line stands for.
-fn value(line: &str, field: &Value, choices: &[(String, Option<String>)]) -> Option<Value> {
+/// Parses a line by the type of the field. Returns `None` if the line has another type, or isn't
+/// one of the choices.
+fn parse_value(line: &str, field: &Value, choices: &[Choice]) -> Option<Value> {
     match field["type"].as_str() {
-        Some("array") => line.split(',').map(|word| chosen(word.trim(), choices)).collect(),
-        _ if !choices.is_empty() => chosen(line, choices),
+        Some("array") => line.split(',').map(|word| find_choice(word.trim(), choices)).collect(),
+        _ if !choices.is_empty() => find_choice(line, choices),
         Some("boolean") => match line.to_ascii_lowercase().as_str() {
             "y" | "yes" | "true" => Some(json!(true)),
             "n" | "no" | "false" => Some(json!(false)),
@@ -210,11 +247,15 @@ fn value(line: &str, field: &Value, choices: &[(String, Option<String>)]) -> Opt
     }
 }
 
-/// The choice with a name or a number.
-fn chosen(word: &str, choices: &[(String, Option<String>)]) -> Option<Value> {
-    let by_number = word.parse::<usize>().ok().and_then(|at| choices.get(at.checked_sub(1)?));
-    let by_name = choices.iter().find(|(value, _)| value == word);
-    by_name.or(by_number).map(|(value, _)| json!(value))
+/// Returns the choice with a value or a number, which counts from one. The value comes first: it
+/// may look like a number.
+fn find_choice(word: &str, choices: &[Choice]) -> Option<Value> {
+    if let Some(choice) = choices.iter().find(|choice| choice.value == word) {
+        return Some(json!(choice.value));
+    }
+    let number: usize = word.parse().ok()?;
+    let choice = choices.get(number.checked_sub(1)?)?;
+    Some(json!(choice.value))
 }
 
 #[cfg(test)]
@@ -225,7 +266,7 @@ mod tests {
         let inquiry =
             Inquiry { asker: "The server `s`".to_owned(), message: "one\ntwo".to_owned(), wanted };
         let mut output = Vec::new();
-        let answer = answered(&mut Dialogue::between(input.as_bytes(), &mut output), &inquiry).ok();
+        let answer = ask_in(&mut Dialogue::between(input.as_bytes(), &mut output), &inquiry).ok();
         (answer, anstream::adapter::strip_str(&String::from_utf8_lossy(&output)).to_string())
     }
 

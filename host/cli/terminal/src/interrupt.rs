@@ -10,14 +10,16 @@ use toolhold_core::{CancellationToken, HostError};
 /// A shell's exit code for an interrupted command: 128 plus the signal's number.
 const INTERRUPTED: i32 = 130;
 
-/// Whether this process was started by `nohup` or the like.
+/// Checks whether this process ignores SIGHUP, as a process does that `nohup` started.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
+    let Some(mask) = status.lines().find_map(|line| line.strip_prefix("SigIgn:")) else {
+        return false;
+    };
+    let Ok(mask) = u64::from_str_radix(mask.trim(), 16) else { return false };
+    // The lowest bit stands for the signal 1.
+    let hangup_bit = 1 << (SIGHUP - 1);
+    mask & hangup_bit != 0
 }
 
 /// The work that Ctrl-C interrupts. A second Ctrl-C, or one while nothing runs, ends the process.
@@ -45,32 +47,35 @@ impl Interrupts {
     ///
     /// The system's error for the handler or its thread.
     pub fn listen() -> Result<Self, HostError> {
-        let listened = [Some(SIGINT), Some(SIGTERM), (!ignores_hangup()).then_some(SIGHUP)];
-        let signals = Signals::new(listened.into_iter().flatten())
-            .map_err(HostError::io("listening to Ctrl-C"))?;
-        let current = Self { current: Arc::default(), signals: signals.handle() };
-        let running = Arc::clone(&current.current);
+        let mut numbers = vec![SIGINT, SIGTERM];
+        if !ignores_hangup() {
+            numbers.push(SIGHUP);
+        }
+        let signals = Signals::new(numbers).map_err(HostError::io("listening to Ctrl-C"))?;
+        let interrupts = Self { current: Arc::default(), signals: signals.handle() };
+
+        let current = Arc::clone(&interrupts.current);
         thread::Builder::new()
             .name("interrupt".to_owned())
-            .spawn(move || watch(signals, &running))
+            .spawn(move || watch(signals, &current))
             .map_err(HostError::io("starting the thread that waits for Ctrl-C"))?;
-        Ok(current)
+        Ok(interrupts)
     }
 
-    /// A token that the next Ctrl-C cancels.
+    /// Makes a token that the next Ctrl-C cancels.
     pub fn arm(&self) -> CancellationToken {
         let token = CancellationToken::new();
         self.set(OnSignal::Cancel(token.clone()));
         token
     }
 
-    /// Tells that nothing runs.
+    /// Lets the next Ctrl-C end the process, because nothing runs.
     pub fn disarm(&self) {
         self.set(OnSignal::End);
     }
 
-    /// Passes on these signals and SIGHUP from now on: the receiver has to give the terminal back
-    /// first.
+    /// Calls `pass` for each of these signals and SIGHUP from now on. The callee gives the terminal
+    /// back before the process ends.
     ///
     /// # Errors
     ///
@@ -99,7 +104,8 @@ fn watch(mut signals: Signals, current: &Mutex<OnSignal>) {
     }
 }
 
-/// A token that Ctrl-C cancels, so that the call ends as cancelled: tools leave nothing half done.
+/// Makes a token that Ctrl-C cancels. The call then ends as cancelled, and tools leave nothing half
+/// done.
 /// A second Ctrl-C ends the process at once.
 ///
 /// # Errors
@@ -109,8 +115,8 @@ pub fn cancellation() -> Result<CancellationToken, HostError> {
     Ok(Interrupts::listen()?.arm())
 }
 
-/// Stops this process as Ctrl-Z does, until it is continued. The signal goes to this thread:
-/// another thread would let this one run on for a moment.
+/// Stops this process as Ctrl-Z does, until the process is continued. The signal goes to this
+/// thread: in another thread, the signal would let this one run on for a moment.
 ///
 /// # Errors
 ///

@@ -11,13 +11,13 @@ use toolhold_core::{Content, Events, Progress};
 use crate::style::FAINT;
 
 /// Lines that wait for a slow terminal; further ones are dropped.
-const WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 
 /// Bytes of shown text that are remembered: more than the largest output of a command.
 const MAX_SHOWN: usize = 4 << 20;
 
 /// Prints events on stderr from a thread of its own: a stopped terminal must not delay the call.
-/// Dropping it prints the rest.
+/// Dropping `Live` prints the waiting lines first.
 #[derive(Debug)]
 pub struct Live {
     lines: Option<SyncSender<String>>,
@@ -30,27 +30,27 @@ pub struct Live {
 pub struct Shown {
     text: String,
     /// Whether something is missing in the text or on the terminal.
-    gaps: bool,
+    has_gaps: bool,
 }
 
 impl Live {
-    /// `None` if stderr isn't a terminal.
+    /// Starts the printing. Returns `None` if stderr isn't a terminal, or if there is no thread.
     pub fn on_terminal() -> Option<Self> {
         if !std::io::stderr().is_terminal() {
             return None;
         }
-        let (lines, waiting) = sync_channel(WAITING);
-        let printer =
-            thread::Builder::new().name("events".to_owned()).spawn(move || print(&waiting)).ok()?;
+        let (lines, receiver) = sync_channel(MAX_WAITING);
+        let thread = thread::Builder::new().name("events".to_owned());
+        let printer = thread.spawn(move || print_lines(&receiver)).ok()?;
         Some(Self { lines: Some(lines), printer: Some(printer), shown: Arc::default() })
     }
 
-    /// The sender for the host. The thread ends when it is dropped too.
+    /// Returns the sender for the host. The thread ends only when the sender is dropped too.
     pub fn events(&self) -> Arc<dyn Events> {
         Arc::new(Sender { lines: self.lines.clone(), shown: Arc::clone(&self.shown) })
     }
 
-    /// Prints the rest and returns the shown text.
+    /// Prints the waiting lines and returns the shown text.
     pub fn end(self) -> Shown {
         let shown = Arc::clone(&self.shown);
         drop(self);
@@ -59,14 +59,17 @@ impl Live {
 }
 
 impl Shown {
-    /// Whether each line of these texts was shown, and nothing else. The order of two outputs is
-    /// unknown, so it doesn't matter.
+    /// Checks whether each line of these texts was shown, and nothing else. The order of the lines
+    /// doesn't matter, because the order of two outputs is unknown.
     pub fn is_all_of(&self, texts: &[&str]) -> bool {
-        let mut lines: Vec<&str> = texts.iter().flat_map(|text| text.lines()).collect();
-        lines.sort_unstable();
+        if self.has_gaps || self.text.is_empty() {
+            return false;
+        }
+        let mut expected: Vec<&str> = texts.iter().flat_map(|text| text.lines()).collect();
+        expected.sort_unstable();
         let mut shown: Vec<&str> = self.text.lines().collect();
         shown.sort_unstable();
-        !self.gaps && !self.text.is_empty() && shown == lines
+        shown == expected
     }
 }
 
@@ -80,11 +83,11 @@ impl Drop for Live {
     }
 }
 
-fn print(waiting: &Receiver<String>) {
-    let mut err = anstream::stderr();
-    for line in waiting {
+fn print_lines(lines: &Receiver<String>) {
+    let mut stderr = anstream::stderr();
+    for line in lines {
         // If the terminal is gone, printing the answer fails too.
-        let _ = writeln!(err, "{FAINT}{line}{FAINT:#}");
+        let _ = writeln!(stderr, "{FAINT}{line}{FAINT:#}");
     }
 }
 
@@ -94,9 +97,12 @@ struct Sender {
 }
 
 impl Sender {
-    /// Whether the text will be shown.
+    /// Sends a line to the printer. Returns `false` if the line is dropped.
     fn send(&self, line: String) -> bool {
-        self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok())
+        match &self.lines {
+            Some(lines) => lines.try_send(line).is_ok(),
+            None => false,
+        }
     }
 }
 
@@ -107,12 +113,12 @@ impl Events for Sender {
 
     fn emitted(&self, part: &Content) {
         let Some(text) = part.as_text() else { return };
-        let sent = self.send(neutral(text.trim_end_matches('\n')).into_owned());
+        let is_sent = self.send(neutral(text.trim_end_matches('\n')).into_owned());
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        if sent && shown.text.len() + text.len() <= MAX_SHOWN {
+        if is_sent && shown.text.len() + text.len() <= MAX_SHOWN {
             shown.text.push_str(text);
         } else {
-            shown.gaps = true;
+            shown.has_gaps = true;
         }
     }
 }
@@ -144,7 +150,7 @@ mod tests {
 
     #[test]
     fn output_shown_in_full_is_not_repeated() {
-        let shown = |text: &str, gaps| Shown { text: text.to_owned(), gaps };
+        let shown = |text: &str, has_gaps| Shown { text: text.to_owned(), has_gaps };
         assert!(shown("a\nb\n", false).is_all_of(&["a\nb"]));
         assert!(shown("err\nout\n", false).is_all_of(&["out\n", "err\n"]));
         assert!(!shown("a\n", false).is_all_of(&["a\nb\n"]));

@@ -1,16 +1,19 @@
 //! Finds the name that an unknown word probably means, and a name that looks like another.
 
-/// The candidate that `word` probably means: they differ by few letters, or one contains or begins
-/// the other.
+/// Returns the candidate that `word` probably means. Both differ by few letters, or the candidate
+/// contains the word.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let bound = (word.chars().count() / 3).max(1);
-    candidates
-        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
-        .filter(|(distance, candidate)| {
-            *distance <= bound || word.len() >= 3 && candidate.contains(word)
-        })
-        .min()
-        .map(|(_, candidate)| candidate)
+    let max_distance = (word.chars().count() / 3).max(1);
+    let mut similar = Vec::new();
+    for candidate in candidates {
+        let distance = strsim::damerau_levenshtein(word, candidate);
+        let has_word = word.len() >= 3 && candidate.contains(word);
+        if distance <= max_distance || has_word {
+            similar.push((distance, candidate));
+        }
+    }
+    let (_, nearest) = similar.into_iter().min()?;
+    Some(nearest)
 }
 
 /// Letters that look alike in common fonts, and the letter that stands for them.
@@ -29,16 +32,19 @@ const ALIKE: [(&str, &str); 12] = [
     ("9", "g"),
 ];
 
-/// Another name that looks like this one, such as `mine` for `m1ne`.
+/// Returns another name that looks like this one, such as `mine` for `m1ne`.
 pub fn look_alike<'a>(name: &str, others: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let looks = skeleton(name);
-    others.into_iter().find(|other| *other != name && skeleton(other) == looks)
+    let own_skeleton = skeleton(name);
+    others.into_iter().find(|other| *other != name && skeleton(other) == own_skeleton)
 }
 
-/// The name as it looks: letters that look alike are one, and hyphens are left out.
+/// Returns the name without hyphens, and with one letter for all letters that look alike.
 fn skeleton(name: &str) -> String {
-    let plain: String = name.chars().filter(|letter| *letter != '-').collect();
-    ALIKE.iter().fold(plain, |name, (seen, taken_for)| name.replace(seen, taken_for))
+    let mut skeleton = name.replace('-', "");
+    for (letters, stand_in) in ALIKE {
+        skeleton = skeleton.replace(letters, stand_in);
+    }
+    skeleton
 }
 
 #[cfg(test)]

@@ -11,18 +11,22 @@ use crate::error::CommandError;
 
 /// Writes a private configuration if there is none. The file is complete or doesn't exist.
 pub fn create(path: &Path, text: &str) -> Result<(), CommandError> {
-    let folder =
-        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // A broken link counts as existing.
+    // A broken link exists too.
     if path.symlink_metadata().is_ok() {
         return Err(exists(path));
     }
+
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
     private_folder(folder)?;
+
     let mut file =
         tempfile::Builder::new().prefix(".toolhold-").tempfile_in(folder).map_err(writing(path))?;
-    file.write_all(text.as_bytes())
-        .and_then(|()| file.as_file().sync_all())
-        .map_err(writing(path))?;
+    file.write_all(text.as_bytes()).map_err(writing(path))?;
+    file.as_file().sync_all().map_err(writing(path))?;
+
     match file.persist_noclobber(path) {
         Ok(_) => Ok(()),
         Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Err(exists(path)),
@@ -30,6 +34,7 @@ pub fn create(path: &Path, text: &str) -> Result<(), CommandError> {
     }
 }
 
+/// Converts an error of writing the file at `path`.
 pub(crate) fn writing(path: &Path) -> impl FnOnce(io::Error) -> HostError {
     HostError::io(format!("writing {}", path.display()))
 }
@@ -44,7 +49,7 @@ pub fn private_folder(path: &Path) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The error that the file exists, with the remedy.
+/// Returns the error that the file exists, with the remedy.
 pub fn exists(path: &Path) -> CommandError {
     let shown = path.display();
     CommandError::Usage(format!(

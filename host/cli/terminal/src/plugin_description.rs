@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use serde_json::Value;
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{Change, Difference, Origin, PluginInfo, PluginInspection, SignerChange};
 
 use crate::style::{FAINT, STRONG};
 
-/// Bytes of a text that changed.
+/// Bytes that are shown of a text.
 const SHOWN: usize = 400;
 
 /// Describes a plugin for people: its identity and its requests.
@@ -19,25 +20,24 @@ pub struct Header<'a>(pub &'a PluginInfo);
 impl fmt::Display for Header<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PluginInfo { manifest, origin, digest, size, without_manifest, .. } = self.0;
-        let line = neutral_line;
-        writeln!(
-            f,
-            "{STRONG}Plugin {} {}{STRONG:#}",
-            line(&manifest.name),
-            line(&manifest.version)
-        )?;
-        writeln!(f, "  {}", line(&manifest.description))?;
+        let name = neutral_line(&manifest.name);
+        let version = neutral_line(&manifest.version);
+        writeln!(f, "{STRONG}Plugin {name} {version}{STRONG:#}")?;
+        writeln!(f, "  {}", neutral_line(&manifest.description))?;
         if !manifest.authors.is_empty() {
-            writeln!(f, "  by {}", line(&manifest.authors.join(", ")))?;
+            writeln!(f, "  by {}", neutral_line(&manifest.authors.join(", ")))?;
         }
-        for (name, text) in [("licence", &manifest.license), ("source", &manifest.repository)] {
-            if let Some(text) = text {
-                writeln!(f, "  {name}: {}", line(text))?;
-            }
+        if let Some(license) = &manifest.license {
+            writeln!(f, "  licence: {}", neutral_line(license))?;
+        }
+        if let Some(repository) = &manifest.repository {
+            writeln!(f, "  source: {}", neutral_line(repository))?;
         }
         match origin {
             Origin::BuiltIn => writeln!(f, "  built in")?,
-            Origin::File(path) => writeln!(f, "  file: {}", line(&path.display().to_string()))?,
+            Origin::File(path) => {
+                writeln!(f, "  file: {}", neutral_line(&path.display().to_string()))?;
+            }
         }
         writeln!(f, "  size: {size} bytes\n  sha256: {digest}")?;
         if *without_manifest {
@@ -55,17 +55,13 @@ impl fmt::Display for Card<'_> {
             writeln!(f, "  nothing")?;
         }
         for request in &manifest.capabilities {
-            let access = request
-                .access
-                .as_deref()
-                .map(|access| format!(" ({})", neutral_line(access)))
-                .unwrap_or_default();
-            writeln!(
-                f,
-                "  {}{access}: {}",
-                neutral_line(&request.name),
-                neutral_line(&request.reason)
-            )?;
+            let name = neutral_line(&request.name);
+            let reason = neutral_line(&request.reason);
+            let access = match &request.access {
+                Some(access) => format!(" ({})", neutral_line(access)),
+                None => String::new(),
+            };
+            writeln!(f, "  {name}{access}: {reason}")?;
         }
         Ok(())
     }
@@ -74,7 +70,8 @@ impl fmt::Display for Card<'_> {
 /// Most settings that are shown.
 const MAX_SETTINGS: usize = 100;
 
-/// The settings of a plugin for people, by the schema in its manifest. Nothing if it has none.
+/// The settings of a plugin for people, by the schema in its manifest. Without a schema, the card
+/// is empty.
 pub struct SettingsCard<'a>(pub &'a PluginInfo);
 
 impl fmt::Display for SettingsCard<'_> {
@@ -83,24 +80,37 @@ impl fmt::Display for SettingsCard<'_> {
         let Some(schema) = &manifest.config_schema else { return Ok(()) };
         writeln!(f, "\n{STRONG}Settings{STRONG:#}\n  [plugins.{}.config]", manifest.name)?;
         let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let keys = schema["properties"].as_object().into_iter().flatten().take(MAX_SETTINGS);
-        for (name, property) in keys {
-            let mut facts = Vec::new();
-            facts.extend(property["type"].as_str().map(str::to_owned));
-            if required.iter().any(|other| other == name) {
-                facts.push("required".to_owned());
-            }
-            facts.extend(property.get("default").map(|default| format!("default {default}")));
-            let facts =
-                if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
-            let text = property["description"]
-                .as_str()
-                .map(|text| format!(": {text}"))
-                .unwrap_or_default();
-            writeln!(f, "  {}", neutral_line(cut(&format!("{name}{facts}{text}"), SHOWN)))?;
+        let Some(properties) = schema["properties"].as_object() else { return Ok(()) };
+        for (name, property) in properties.iter().take(MAX_SETTINGS) {
+            let is_required = required.iter().any(|other| other == name);
+            let line = setting_line(name, property, is_required);
+            writeln!(f, "  {}", neutral_line(cut(&line, SHOWN)))?;
         }
         Ok(())
     }
+}
+
+/// Formats a setting as its name, then its type and default in brackets, then its description.
+fn setting_line(name: &str, property: &Value, is_required: bool) -> String {
+    let mut facts = Vec::new();
+    if let Some(kind) = property["type"].as_str() {
+        facts.push(kind.to_owned());
+    }
+    if is_required {
+        facts.push("required".to_owned());
+    }
+    if let Some(default) = property.get("default") {
+        facts.push(format!("default {default}"));
+    }
+
+    let mut line = name.to_owned();
+    if !facts.is_empty() {
+        line += &format!(" ({})", facts.join(", "));
+    }
+    if let Some(description) = property["description"].as_str() {
+        line += &format!(": {description}");
+    }
+    line
 }
 
 /// The imports of a component for people.
@@ -109,10 +119,10 @@ pub struct Imports<'a>(pub &'a PluginInfo);
 impl fmt::Display for Imports<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\n{STRONG}Imports{STRONG:#}")?;
-        self.0
-            .imports
-            .iter()
-            .try_for_each(|import| writeln!(f, "  {FAINT}{}{FAINT:#}", neutral_line(import)))
+        for import in &self.0.imports {
+            writeln!(f, "  {FAINT}{}{FAINT:#}", neutral_line(import))?;
+        }
+        Ok(())
     }
 }
 
@@ -133,7 +143,10 @@ impl fmt::Display for LeftOutTools<'_> {
             return Ok(());
         }
         writeln!(f, "\n{STRONG}Left out{STRONG:#}")?;
-        left_out.iter().try_for_each(|one| writeln!(f, "  {}", neutral_line(one)))
+        for tool in left_out {
+            writeln!(f, "  {}", neutral_line(tool))?;
+        }
+        Ok(())
     }
 }
 
@@ -155,6 +168,13 @@ impl fmt::Display for Differences<'_> {
                 "  only the code differs: requests, imports and tools are the same"
             );
         }
+
+        if let Some(change) = &difference.version {
+            write_change(f, "version", change)?;
+        }
+        if let Some(change) = &difference.description {
+            write_change(f, "description", change)?;
+        }
         let lists = [
             ("asks for", &difference.capabilities_added),
             ("no longer asks for", &difference.capabilities_removed),
@@ -163,36 +183,42 @@ impl fmt::Display for Differences<'_> {
             ("offers", &difference.tools_added),
             ("no longer offers", &difference.tools_removed),
         ];
-        for (what, change) in
-            [("version", &difference.version), ("description", &difference.description)]
-        {
-            change.iter().try_for_each(|change| changed(f, what, change))?;
+        for (verb, items) in lists {
+            for item in items {
+                let item = neutral_line(cut(item, SHOWN));
+                writeln!(f, "  {verb} {STRONG}{item}{STRONG:#}")?;
+            }
         }
-        for (what, items) in lists {
-            items.iter().try_for_each(|item| {
-                writeln!(f, "  {what} {STRONG}{}{STRONG:#}", neutral_line(cut(item, SHOWN)))
-            })?;
+        for tool in &difference.tools_changed {
+            let title = format!("{}: {}", neutral_line(&tool.tool), tool.what);
+            write_change(f, &title, &tool.change)?;
         }
-        difference.tools_changed.iter().try_for_each(|tool| {
-            changed(f, &format!("{}: {}", neutral_line(&tool.tool), tool.what), &tool.change)
-        })
+        Ok(())
     }
 }
 
-fn changed(f: &mut fmt::Formatter<'_>, what: &str, Change { old, new }: &Change) -> fmt::Result {
-    // A common beginning carries no information; in a long text it would hide the change.
-    let same = old
-        .char_indices()
-        .zip(new.chars())
-        .find(|((_, old), new)| old != new)
-        .map_or(old.len().min(new.len()), |((at, _), _)| at);
-    let from = match old[..same].rfind(char::is_whitespace) {
-        Some(space) if same > SHOWN / 2 => space + 1,
+/// Writes the old and the new text. Long texts begin where both differ: their common beginning
+/// would hide the change.
+fn write_change(f: &mut fmt::Formatter<'_>, title: &str, change: &Change) -> fmt::Result {
+    let Change { old, new } = change;
+    let common = common_prefix(old, new);
+    let start = match old[..common].rfind(char::is_whitespace) {
+        Some(space) if common > SHOWN / 2 => space + 1,
         _ => 0,
     };
-    writeln!(f, "  {what}")?;
-    writeln!(f, "    {FAINT}was{FAINT:#} {}", part(old, from))?;
-    writeln!(f, "    {FAINT}is{FAINT:#}  {}", part(new, from))
+    writeln!(f, "  {title}")?;
+    writeln!(f, "    {FAINT}was{FAINT:#} {}", excerpt(old, start))?;
+    writeln!(f, "    {FAINT}is{FAINT:#}  {}", excerpt(new, start))
+}
+
+/// Returns the number of bytes that both texts begin with.
+fn common_prefix(old: &str, new: &str) -> usize {
+    for ((index, old_char), new_char) in old.char_indices().zip(new.chars()) {
+        if old_char != new_char {
+            return index;
+        }
+    }
+    old.len().min(new.len())
 }
 
 fn signer_in_words(signer: Option<&str>) -> String {
@@ -202,12 +228,12 @@ fn signer_in_words(signer: Option<&str>) -> String {
     }
 }
 
-/// The text from a position on, cut to the length that is shown.
-fn part(text: &str, from: usize) -> String {
-    let rest = &text[from..];
-    let shown = cut(rest, SHOWN);
-    let before = if from > 0 { "…" } else { "" };
-    let after = if shown.len() < rest.len() { "…" } else { "" };
+/// Returns the text from a position on, cut to the length that is shown.
+fn excerpt(text: &str, start: usize) -> String {
+    let tail = &text[start..];
+    let shown = cut(tail, SHOWN);
+    let before = if start > 0 { "…" } else { "" };
+    let after = if shown.len() < tail.len() { "…" } else { "" };
     format!("{before}{}{after}", neutral_line(shown))
 }
 
@@ -221,7 +247,7 @@ pub enum SignedBy {
 }
 
 impl SignedBy {
-    /// The name of the trusted key.
+    /// Returns the name of the trusted key, or `None` if no trusted key signed the component.
     pub fn key(&self) -> Option<&str> {
         match self {
             Self::Key(name) => Some(name),
@@ -230,10 +256,13 @@ impl SignedBy {
     }
 }
 
-/// The name of a trusted key, or the reason why there is none.
+/// Converts the name of a trusted key, or the reason for which there is none.
 impl<E: fmt::Display> From<Result<String, E>> for SignedBy {
     fn from(signer: Result<String, E>) -> Self {
-        signer.map_or_else(|refusal| Self::Nobody(refusal.to_string()), Self::Key)
+        match signer {
+            Ok(name) => Self::Key(name),
+            Err(error) => Self::Nobody(error.to_string()),
+        }
     }
 }
 

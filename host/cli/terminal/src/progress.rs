@@ -14,36 +14,39 @@ const STEP: Duration = Duration::from_millis(500);
 /// Clears the line of the cursor.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Waits for `work`. If it takes long and stderr is a terminal, says the reason and the time.
-/// `what`: the reason, at most one short line.
-pub async fn show<T>(work: impl Future<Output = T>, what: impl Fn() -> String) -> T {
+/// Waits for `work`. If the work takes long and stderr is a terminal, prints the reason and the
+/// time. `reason` returns at most one short line.
+pub async fn show<T>(work: impl Future<Output = T>, reason: impl Fn() -> String) -> T {
     let mut work = pin!(work);
     if !io::stderr().is_terminal() {
         return work.await;
     }
     let started = Instant::now();
-    let mut shown = false;
+    let mut is_shown = false;
     loop {
-        if let Ok(done) = timeout(STEP, &mut work).await {
-            if shown {
+        if let Ok(output) = timeout(STEP, &mut work).await {
+            if is_shown {
                 let _ = write!(anstream::stderr(), "{CLEAR}");
             }
-            return done;
+            return output;
         }
+
         let seconds = started.elapsed().as_secs();
-        let _ = write!(anstream::stderr(), "{CLEAR}{FAINT}{}, {seconds} s{FAINT:#}", what());
-        shown = true;
+        let reason = reason();
+        let _ = write!(anstream::stderr(), "{CLEAR}{FAINT}{reason}, {seconds} s{FAINT:#}");
+        is_shown = true;
     }
 }
 
-/// A description of the loading of these plugins.
+/// Returns the message that these plugins are being loaded.
 pub fn loading(plugins: &[String]) -> String {
-    /// Names that are shown: the line has to fit.
-    const SHOWN: usize = 2;
-    let names: Vec<String> = plugins.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-    let more = match plugins.len().saturating_sub(SHOWN) {
+    /// Number of names that fit the line.
+    const MAX_NAMES: usize = 2;
+    let names: Vec<String> =
+        plugins.iter().take(MAX_NAMES).map(|name| format!("`{name}`")).collect();
+    let more = match plugins.len().saturating_sub(MAX_NAMES) {
         0 => String::new(),
-        more => format!(" and {more} more"),
+        count => format!(" and {count} more"),
     };
     format!("loading {}{more} (each new plugin is compiled once)", names.join(", "))
 }

@@ -13,39 +13,49 @@ use toolhold_core::text::{cut, neutral_line};
 /// Characters of a description in the list.
 pub const SUMMARY: usize = 96;
 
-/// The first sentence of the description.
+/// Returns the first sentence of the description.
 pub fn summary(tool: &Definition) -> String {
     shortened(tool, SUMMARY)
 }
 
-/// The first sentence of the description, in at most `most` bytes and a mark.
+/// Returns the first sentence of the description, in at most `most` bytes and an ellipsis.
 pub fn shortened(tool: &Definition, most: usize) -> String {
     let line = neutral_line(&tool.description);
-    let sentence =
-        line.split_once(". ").map_or(line.trim_end_matches('.'), |(first, _)| first).trim();
+    let sentence = match line.split_once(". ") {
+        Some((first, _)) => first.trim(),
+        None => line.trim_end_matches('.').trim(),
+    };
     let short = cut(sentence, most);
     if short.len() < sentence.len() { format!("{}…", short.trim_end()) } else { short.to_owned() }
 }
 
-/// The columns of the terminal that stdout goes to. `None` if it goes elsewhere: a program reads
-/// whole lines.
+/// Returns the columns of the terminal that stdout goes to. Returns `None` if stdout isn't a
+/// terminal, because a program reads whole lines.
 pub fn columns() -> Option<usize> {
     let stdout = std::io::stdout();
-    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok())??;
-    (size.ws_col > 0).then_some(size.ws_col.into())
+    if !stdout.is_terminal() {
+        return None;
+    }
+    match rustix::termios::tcgetwinsize(&stdout).ok()?.ws_col {
+        0 => None,
+        columns => Some(columns.into()),
+    }
 }
 
 /// The fewest columns that a text is broken to.
 pub const LEAST: usize = 24;
 
-/// The text, which begins in the column `indent`, broken between words so that it fits a terminal
-/// of `columns`. Each further line begins in the same column.
+/// Breaks a text between words, so that the text fits a terminal of `columns`. The first line
+/// begins in the column `indent`, and so does each further line.
 pub fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String {
-    let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent).max(LEAST));
+    let room = match columns {
+        Some(columns) => columns.saturating_sub(indent).max(LEAST),
+        None => usize::MAX,
+    };
     let mut lines = Vec::new();
-    for given in text.lines() {
+    for original in text.lines() {
         let mut line = String::new();
-        for word in given.split_inclusive(' ') {
+        for word in original.split_inclusive(' ') {
             let length = line.chars().count() + word.trim_end().chars().count();
             if length > room && !line.trim().is_empty() {
                 lines.push(std::mem::take(&mut line));
@@ -58,12 +68,12 @@ pub fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String {
     lines.join(&format!("\n{:indent$}", ""))
 }
 
-/// A path on one line, without characters that could steer a terminal.
+/// Formats a path on one line, without characters that could steer a terminal.
 pub fn path(path: &Path) -> String {
     neutral_line(&path.display().to_string())
 }
 
-/// A duration for people.
+/// Formats a duration for people.
 pub fn time(time: Duration) -> String {
     match time.as_micros() {
         micros @ 0..1000 => format!("{micros} µs"),

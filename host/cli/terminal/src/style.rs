@@ -28,14 +28,15 @@ pub fn note(text: &str) -> io::Result<()> {
     writeln!(anstream::stderr(), "{}", Message("note", text))
 }
 
-/// A message of a kind, in the one form of all messages: its further lines don't look like another
-/// message.
+/// A message with its kind, such as `warning`, and its text. Further lines are indented, so that
+/// they don't look like another message.
 pub struct Message<'a>(pub &'static str, pub &'a str);
 
 impl fmt::Display for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(kind, text) = self;
         let style = if *kind == "error" { BAD } else { WARNING };
-        write!(f, "{style}{kind}{style:#}: {}", neutral(text).trim_end().replace('\n', "\n  "))
+        let indented = neutral(text).trim_end().replace('\n', "\n  ");
+        write!(f, "{style}{kind}{style:#}: {indented}")
     }
 }
