@@ -18,11 +18,15 @@ const MAX_OUTPUT: usize = 4096;
 /// Bytes of a result, a failure or a diff that are kept.
 const MAX_RESULT: usize = 8192;
 
-/// Lines of a part that are shown: short, and at length.
-const LINES: [usize; 2] = [4, 60];
+/// Most lines of each part of a call.
+struct Limits {
+    text: usize,
+    diff: usize,
+}
 
-/// Lines of a diff that are shown.
-const DIFF_LINES: [usize; 2] = [16, 200];
+const SHORT: Limits = Limits { text: 4, diff: 16 };
+
+const LONG: Limits = Limits { text: 60, diff: 200 };
 
 /// A call.
 #[derive(Clone, Debug)]
@@ -48,13 +52,7 @@ enum CallState {
 
 impl CallBlock {
     pub(crate) fn new(id: String, tool: &str, arguments: &Value) -> Self {
-        let text = match arguments.as_object() {
-            Some(fields) => {
-                let fields: Vec<String> = fields.iter().map(|it| field(it, fields.len())).collect();
-                fields.join(" ")
-            }
-            None => arguments.to_string(),
-        };
+        let text = arguments_text(arguments);
         let line = neutral_line(cut(&text, MAX_ARGUMENTS));
         let more = if text.len() > MAX_ARGUMENTS { " …" } else { "" };
         Self {
@@ -69,30 +67,33 @@ impl CallBlock {
         }
     }
 
+    /// Returns about how many bytes the call takes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        let state = match &self.state {
+        /// The bytes of the short fields.
+        const OTHER_FIELDS: usize = 100;
+        let result = match &self.state {
             CallState::Running => 0,
             CallState::Done { text, .. } | CallState::Failed { text, .. } => text.len(),
         };
-        let shown = self.arguments.len() + self.output.len() + state;
-        shown + self.diff.as_ref().map_or(0, String::len) + 100
+        let diff = self.diff.as_ref().map_or(0, String::len);
+        self.arguments.len() + self.output.len() + result + diff + OTHER_FIELDS
     }
 
-    pub(crate) fn output(&mut self, text: &str, left_out: u64) {
+    pub(crate) fn add_output(&mut self, text: &str, left_out: u64) {
         self.output.push_str(&neutral(text));
         self.left_out += left_out;
         if self.output.len() > 2 * MAX_OUTPUT {
-            let from = self.output.ceil_char_boundary(self.output.len() - MAX_OUTPUT);
-            self.left_out += from as u64;
-            self.output.drain(..from);
+            let start = self.output.ceil_char_boundary(self.output.len() - MAX_OUTPUT);
+            self.left_out += start as u64;
+            self.output.drain(..start);
         }
     }
 
-    pub(crate) fn asked(&mut self, diff: Option<&str>) {
+    pub(crate) fn set_diff(&mut self, diff: Option<&str>) {
         self.diff = diff.map(|diff| neutral(cut(diff, MAX_RESULT)).into_owned());
     }
 
-    pub(crate) fn answered(&mut self, answer: QuestionAnswer, by: &str, reason: &str) {
+    pub(crate) fn add_answer(&mut self, answer: QuestionAnswer, by: &str, reason: &str) {
         let word = match answer {
             QuestionAnswer::Once => "approved",
             QuestionAnswer::Session => "approved for the session",
@@ -101,16 +102,17 @@ impl CallBlock {
             QuestionAnswer::No => "refused",
             QuestionAnswer::Unanswered => "not answered",
         };
-        let by = if by.is_empty() { String::new() } else { format!(" ({})", neutral_line(by)) };
-        let reason = if reason.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", neutral_line(cut(reason, MAX_ARGUMENTS)))
-        };
-        self.answers.push(format!("{word}{by}{reason}"));
+        let mut line = word.to_owned();
+        if !by.is_empty() {
+            line += &format!(" ({})", neutral_line(by));
+        }
+        if !reason.is_empty() {
+            line += &format!(": {}", neutral_line(cut(reason, MAX_ARGUMENTS)));
+        }
+        self.answers.push(line);
     }
 
-    pub(crate) fn done(
+    pub(crate) fn end(
         &mut self,
         failed: bool,
         category: Option<&str>,
@@ -119,26 +121,70 @@ impl CallBlock {
     ) {
         let shown = neutral(cut(text, MAX_RESULT)).into_owned();
         self.state = if failed {
-            CallState::Failed {
-                category: category.unwrap_or_default().to_owned(),
-                text: why_failed(&shown),
-            }
+            let category = category.unwrap_or_default().to_owned();
+            CallState::Failed { category, text: error_for_person(&shown) }
         } else {
-            CallState::Done {
-                text: shown,
-                lines: text.lines().count(),
-                filtered: filtered.map(|summary| {
-                    let [before, after] = summary.lines;
-                    let confidence = summary.confidence.as_str();
-                    format!("filtered {before} → {after} lines, {confidence}")
-                }),
-            }
+            let filtered = filtered.map(|summary| {
+                let [before, after] = summary.lines;
+                let confidence = summary.confidence.as_str();
+                format!("filtered {before} → {after} lines, {confidence}")
+            });
+            CallState::Done { text: shown, lines: text.lines().count(), filtered }
         };
-        // The result has the output, or its end.
+        // The result contains the output, or its end.
         self.output = String::new();
     }
 
+    /// Lays out the call. `is_long` shows more of the result.
     pub(crate) fn lines(&self, width: usize, theme: Theme, is_long: bool) -> Vec<Line<'static>> {
+        let limits = if is_long { &LONG } else { &SHORT };
+        let mut lines = CallLines { lines: self.first_lines(width, theme), width, theme };
+        for answer in &self.answers {
+            lines.put(answer, Role::Faint, Breaks::Words);
+        }
+        // While the call needs approval, the question shows the diff.
+        let is_failed = matches!(self.state, CallState::Failed { .. });
+        if !self.answers.is_empty()
+            && !is_failed
+            && let Some(diff) = &self.diff
+        {
+            lines.put_diff(diff, limits);
+        }
+
+        match &self.state {
+            CallState::Running => self.put_live_output(&mut lines),
+            CallState::Done { text, .. } if text.contains("\n@@ ") => {
+                if self.diff.is_none() {
+                    lines.put_diff(text, limits);
+                }
+            }
+            // The diff above says more than the result.
+            CallState::Done { text, .. } if self.diff.is_some() => {
+                if let Some(line) = text.lines().next() {
+                    lines.put(line, Role::Faint, Breaks::Anywhere);
+                }
+            }
+            CallState::Done { text, lines: count, .. } => {
+                for line in text.lines().take(limits.text) {
+                    lines.put(line, Role::Faint, Breaks::Anywhere);
+                }
+                if *count > limits.text {
+                    let more = counted(*count - limits.text, "more line");
+                    let hint = if is_long { "" } else { "; Ctrl-T shows more" };
+                    lines.put(&format!("… {more}{hint}"), Role::Faint, Breaks::Words);
+                }
+            }
+            CallState::Failed { text, .. } => {
+                for line in text.lines().take(3 * limits.text) {
+                    lines.put(line, Role::Plain, Breaks::Words);
+                }
+            }
+        }
+        lines.lines
+    }
+
+    /// Lays out the tool, its arguments, and the state in a few words.
+    fn first_lines(&self, width: usize, theme: Theme) -> Vec<Line<'static>> {
         let (mark, role) = match &self.state {
             CallState::Running => ("● ", Role::Warning),
             CallState::Done { .. } => ("✓ ", Role::Good),
@@ -151,82 +197,51 @@ impl CallBlock {
         match &self.state {
             CallState::Running => {}
             CallState::Done { lines, filtered, .. } => {
-                let filtered = filtered.as_ref().map_or(String::new(), |it| format!(", {it}"));
-                let told = format!("  {}{filtered}", counted(*lines, "line"));
-                pieces.push((told, theme.style(Role::Faint)));
+                let mut summary = format!("  {}", counted(*lines, "line"));
+                if let Some(filtered) = filtered {
+                    summary += &format!(", {filtered}");
+                }
+                pieces.push((summary, theme.style(Role::Faint)));
             }
             CallState::Failed { category, .. } => {
-                let told = format!("  failed: {}", category.replace('_', " "));
-                pieces.push((told, theme.style(Role::Bad)));
+                let summary = format!("  failed: {}", category.replace('_', " "));
+                pieces.push((summary, theme.style(Role::Bad)));
             }
         }
-        let first = (mark.to_owned(), theme.style(role));
+        let mark = (mark.to_owned(), theme.style(role));
         let indent = ("  ".to_owned(), theme.style(Role::Plain));
-        let mut below =
-            CallLines { lines: wrap(&pieces, width, &first, &indent, Breaks::Words), width, theme };
-        for answer in &self.answers {
-            below.put(answer, Role::Faint, Breaks::Words);
+        wrap(&pieces, width, &mark, &indent, Breaks::Words)
+    }
+
+    /// Adds the last lines of the output so far.
+    fn put_live_output(&self, lines: &mut CallLines) {
+        let output: Vec<&str> = self.output.lines().collect();
+        let first = output.len().saturating_sub(2 * SHORT.text);
+        if self.left_out > 0 || first > 0 {
+            lines.put("…", Role::Faint, Breaks::Words);
         }
-        let at = usize::from(is_long);
-        // While the call needs approval, the question shows the diff.
-        let has_diff = !self.answers.is_empty() && !matches!(self.state, CallState::Failed { .. });
-        if has_diff && let Some(diff) = &self.diff {
-            for (line, role) in diff_lines(diff).take(DIFF_LINES[at]) {
-                below.put(line, role, Breaks::Anywhere);
-            }
+        for line in &output[first..] {
+            lines.put(line, Role::Faint, Breaks::Anywhere);
         }
-        match &self.state {
-            CallState::Running => {
-                let all: Vec<&str> = self.output.lines().collect();
-                let from = all.len().saturating_sub(2 * LINES[0]);
-                if self.left_out > 0 || from > 0 {
-                    below.put("…", Role::Faint, Breaks::Words);
-                }
-                for line in &all[from..] {
-                    below.put(line, Role::Faint, Breaks::Anywhere);
-                }
-            }
-            CallState::Done { text, .. } if text.contains("\n@@ ") => {
-                if self.diff.is_none() {
-                    for (line, role) in diff_lines(text).take(DIFF_LINES[at]) {
-                        below.put(line, role, Breaks::Anywhere);
-                    }
-                }
-            }
-            CallState::Done { text, lines, .. } => {
-                // The diff above says more.
-                let most = if self.diff.is_some() { 1 } else { LINES[at] };
-                for line in text.lines().take(most) {
-                    below.put(line, Role::Faint, Breaks::Anywhere);
-                }
-                if self.diff.is_none()
-                    && let Some(more) = lines.checked_sub(LINES[at]).filter(|more| *more > 0)
-                {
-                    let how = if is_long { "" } else { "; Ctrl-T shows more" };
-                    let more = format!("… {}{how}", counted(more, "more line"));
-                    below.put(&more, Role::Faint, Breaks::Words);
-                }
-            }
-            CallState::Failed { text, .. } => {
-                for line in text.lines().take(3 * LINES[at]) {
-                    below.put(line, Role::Plain, Breaks::Words);
-                }
-            }
-        }
-        below.lines
     }
 }
 
-/// An argument with its name, unless it is the only one.
-fn field((name, value): (&String, &Value), of: usize) -> String {
-    let text = match value.as_str() {
-        Some(text) if of == 1 || !text.contains([' ', '\n', '"']) => text.to_owned(),
-        _ => value.to_string(),
-    };
-    if of == 1 { text } else { format!("{name}={text}") }
+/// Formats arguments on a line: a single one without its name.
+fn arguments_text(arguments: &Value) -> String {
+    let Some(fields) = arguments.as_object() else { return arguments.to_string() };
+    let is_single = fields.len() == 1;
+    let mut texts = Vec::new();
+    for (name, value) in fields {
+        let text = match value.as_str() {
+            Some(text) if is_single || !text.contains([' ', '\n', '"']) => text.to_owned(),
+            _ => value.to_string(),
+        };
+        texts.push(if is_single { text } else { format!("{name}={text}") });
+    }
+    texts.join(" ")
 }
 
-/// The lines of a call. Further lines go below a bar.
+/// The lines of a call. Each line after the first ones begins with a bar.
 struct CallLines {
     lines: Vec<Line<'static>>,
     width: usize,
@@ -239,26 +254,33 @@ impl CallLines {
         let bar = ("  │ ".to_owned(), self.theme.style(Role::Faint));
         self.lines.extend(wrap(&piece, self.width, &bar, &bar, breaks));
     }
+
+    fn put_diff(&mut self, diff: &str, limits: &Limits) {
+        for line in diff.lines().take(limits.diff) {
+            self.put(line, diff_role(line), Breaks::Anywhere);
+        }
+    }
 }
 
-/// The lines of a diff.
-pub(crate) fn diff_lines(diff: &str) -> impl Iterator<Item = (&str, Role)> {
-    diff.lines().map(|line| {
-        let role = match line.as_bytes().first() {
-            Some(b'+') => Role::Added,
-            Some(b'-') => Role::Removed,
-            Some(b'@') => Role::Faint,
-            _ => Role::Plain,
-        };
-        (line, role)
-    })
+/// Returns the role of a line of a diff.
+pub(crate) fn diff_role(line: &str) -> Role {
+    match line.as_bytes().first() {
+        Some(b'+') => Role::Added,
+        Some(b'-') => Role::Removed,
+        Some(b'@') => Role::Faint,
+        _ => Role::Plain,
+    }
 }
 
-/// The error of a failed call, with its remedy.
-fn why_failed(text: &str) -> String {
+/// Returns the error of a failed call, without the parts that are for the model alone.
+fn error_for_person(text: &str) -> String {
     let error = text.split_once("error: ").map_or(text, |(_, error)| error);
-    let lines = error.lines().take_while(|line| {
-        !["suggestion: ", "retryable: "].iter().any(|next| line.starts_with(next))
-    });
-    lines.collect::<Vec<_>>().join("\n")
+    let mut lines = Vec::new();
+    for line in error.lines() {
+        if line.starts_with("suggestion: ") || line.starts_with("retryable: ") {
+            break;
+        }
+        lines.push(line);
+    }
+    lines.join("\n")
 }

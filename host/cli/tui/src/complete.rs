@@ -15,12 +15,12 @@ pub(crate) const COMMANDS: [(&str, &str); 9] = [
     ("/exit", "end the chat"),
 ];
 
-/// Whether a word is a command.
+/// Checks whether a word is a command.
 pub(crate) fn is_command(word: &str) -> bool {
     COMMANDS.iter().any(|(name, _)| *name == word)
 }
 
-/// Offers that are shown.
+/// Number of offers that are shown.
 pub(crate) const SHOWN: usize = 8;
 
 /// Offers for a word.
@@ -33,35 +33,40 @@ pub(crate) struct Popup {
     pub(crate) chosen: usize,
 }
 
-/// The word before the cursor that can be completed: a command at the start, or a path after `@`.
-pub(crate) fn word(before: &str) -> Option<&str> {
+/// Returns the word before the cursor if it can be completed: a command at the start of the
+/// message, or a path after `@`. `before` is the text before the cursor.
+pub(crate) fn word_to_complete(before: &str) -> Option<&str> {
     if before.starts_with('/') && !before.contains(char::is_whitespace) {
         return Some(before);
     }
-    let from = before.rfind(char::is_whitespace).map_or(0, |at| at + 1);
-    let word = before.get(from..)?;
-    word.starts_with('@').then_some(word)
+    let start = before.rfind(char::is_whitespace).map_or(0, |index| index + 1);
+    // A space of several bytes has no boundary there, and no word is completed after it.
+    let word = before.get(start..)?;
+    if word.starts_with('@') { Some(word) } else { None }
 }
 
-/// The offers of a command's beginning.
-pub(crate) fn commands(word: &str) -> Popup {
-    let fits = COMMANDS.iter().filter(|(name, _)| name.starts_with(word) && *name != word);
-    let offers = fits.map(|(name, meaning)| ((*name).to_owned(), (*meaning).to_owned())).collect();
+/// Returns the commands that begin with a word.
+pub(crate) fn offer_commands(word: &str) -> Popup {
+    let mut offers = Vec::new();
+    for (name, meaning) in COMMANDS {
+        if name.starts_with(word) && name != word {
+            offers.push((name.to_owned(), meaning.to_owned()));
+        }
+    }
     Popup { word: word.to_owned(), offers, chosen: 0 }
 }
 
-/// The offers of a path's beginning.
-pub(crate) fn paths(word: &str, paths: &[String]) -> Popup {
-    let offers = paths
-        .iter()
-        .filter_map(|path| {
-            let shown = neutral_line(path);
-            // A name that would change when it is shown can't be typed either.
-            (shown == *path && !path.contains(char::is_whitespace))
-                .then(|| (format!("@{path}"), String::new()))
-        })
-        .filter(|(text, _)| text != word)
-        .collect();
+/// Returns the offers for a word from paths that begin with the word.
+pub(crate) fn offer_paths(word: &str, paths: &[String]) -> Popup {
+    let mut offers = Vec::new();
+    for path in paths {
+        // A name that changes when it is shown can't be typed either.
+        let can_be_typed = neutral_line(path) == *path && !path.contains(char::is_whitespace);
+        let text = format!("@{path}");
+        if can_be_typed && text != word {
+            offers.push((text, String::new()));
+        }
+    }
     Popup { word: word.to_owned(), offers, chosen: 0 }
 }
 
@@ -70,9 +75,15 @@ impl Popup {
         !self.offers.is_empty()
     }
 
-    pub(crate) fn step(&mut self, by: isize) {
+    /// Chooses the offer above, or the last one from the first.
+    pub(crate) fn choose_previous(&mut self) {
+        let last = self.offers.len().saturating_sub(1);
+        self.chosen = self.chosen.checked_sub(1).unwrap_or(last);
+    }
+
+    /// Chooses the offer below, or the first one from the last.
+    pub(crate) fn choose_next(&mut self) {
         let count = self.offers.len().max(1);
-        self.chosen =
-            if by < 0 { (self.chosen + count - 1) % count } else { (self.chosen + 1) % count };
+        self.chosen = (self.chosen + 1) % count;
     }
 }

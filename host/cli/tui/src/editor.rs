@@ -15,8 +15,16 @@ const NEAR: usize = 4096;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Editor {
     text: String,
-    /// A boundary of characters as a person sees them.
+    /// A position in bytes, between two characters as a person sees them.
     cursor: usize,
+}
+
+/// The laid out rows of a text, and the place of the cursor in them.
+#[derive(Debug, Default)]
+pub(crate) struct EditorRows {
+    pub(crate) texts: Vec<String>,
+    pub(crate) cursor_row: usize,
+    pub(crate) cursor_column: usize,
 }
 
 impl Editor {
@@ -44,7 +52,7 @@ impl Editor {
         std::mem::take(&mut self.text)
     }
 
-    /// Adds a text at the cursor. `false`: the text doesn't fit.
+    /// Adds a text at the cursor. Returns `false` if the message would be too long.
     pub(crate) fn insert(&mut self, text: &str) -> bool {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         let text = neutral(&text);
@@ -56,46 +64,47 @@ impl Editor {
         true
     }
 
-    /// Puts a text into the place of the last bytes before the cursor.
+    /// Replaces the last bytes before the cursor with a text.
     pub(crate) fn replace_before(&mut self, bytes: usize, text: &str) {
-        let from = self.text.floor_char_boundary(self.cursor.saturating_sub(bytes));
-        self.text.replace_range(from..self.cursor, "");
-        self.cursor = from;
+        let start = self.text.floor_char_boundary(self.cursor.saturating_sub(bytes));
+        self.delete_from(start);
         self.insert(text);
     }
 
+    /// Returns the position of the character before the cursor.
     fn previous(&self) -> usize {
-        self.before().grapheme_indices(true).next_back().map_or(0, |(at, _)| at)
+        self.before().grapheme_indices(true).next_back().map_or(0, |(index, _)| index)
     }
 
+    /// Returns the position after the character at the cursor.
     fn next(&self) -> usize {
         let next = self.text[self.cursor..].graphemes(true).next();
         self.cursor + next.map_or(0, str::len)
     }
 
-    /// The start of the word before the cursor.
-    fn word(&self) -> usize {
-        let before = self.before().trim_end();
-        before
-            .rfind(char::is_whitespace)
-            .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8))
+    /// Returns the start of the word before the cursor.
+    fn word_start(&self) -> usize {
+        let word_end = self.before().trim_end().len();
+        let before_word = self.text[..word_end].trim_end_matches(|c: char| !c.is_whitespace());
+        before_word.len()
     }
 
     pub(crate) fn backspace(&mut self) {
-        self.remove(self.previous());
+        self.delete_from(self.previous());
     }
 
     pub(crate) fn delete_word(&mut self) {
-        self.remove(self.word());
+        self.delete_from(self.word_start());
     }
 
-    pub(crate) fn delete_to_begin(&mut self) {
-        self.remove(self.line_begin());
+    pub(crate) fn delete_to_line_start(&mut self) {
+        self.delete_from(self.line_start());
     }
 
-    fn remove(&mut self, from: usize) {
-        self.text.replace_range(from..self.cursor, "");
-        self.cursor = from;
+    /// Deletes the text between `start` and the cursor.
+    fn delete_from(&mut self, start: usize) {
+        self.text.replace_range(start..self.cursor, "");
+        self.cursor = start;
     }
 
     pub(crate) fn delete(&mut self) {
@@ -103,7 +112,7 @@ impl Editor {
         self.text.replace_range(self.cursor..next, "");
     }
 
-    pub(crate) fn delete_to_end(&mut self) {
+    pub(crate) fn delete_to_line_end(&mut self) {
         let end = self.line_end();
         self.text.replace_range(self.cursor..end, "");
     }
@@ -117,105 +126,125 @@ impl Editor {
     }
 
     pub(crate) fn word_left(&mut self) {
-        self.cursor = self.word();
+        self.cursor = self.word_start();
     }
 
     pub(crate) fn word_right(&mut self) {
         let after = &self.text[self.cursor..];
-        let spaces = after.len() - after.trim_start().len();
-        let word = after[spaces..].find(char::is_whitespace);
-        self.cursor = word.map_or(self.text.len(), |end| self.cursor + spaces + end);
+        let word = after.trim_start();
+        let after_word = word.trim_start_matches(|c: char| !c.is_whitespace());
+        self.cursor = self.text.len() - after_word.len();
     }
 
-    fn line_begin(&self) -> usize {
-        self.before().rfind('\n').map_or(0, |at| at + 1)
+    fn line_start(&self) -> usize {
+        line_start(&self.text, self.cursor)
     }
 
     fn line_end(&self) -> usize {
-        self.text[self.cursor..].find('\n').map_or(self.text.len(), |at| self.cursor + at)
+        line_end(&self.text, self.cursor)
     }
 
     pub(crate) fn home(&mut self) {
-        self.cursor = self.line_begin();
+        self.cursor = self.line_start();
     }
 
     pub(crate) fn end(&mut self) {
         self.cursor = self.line_end();
     }
 
-    /// Moves a line up. `false`: the cursor is in the first line.
+    /// Moves the cursor a line up. Returns `false` if the cursor is in the first line.
     pub(crate) fn up(&mut self) -> bool {
-        let begin = self.line_begin();
-        let Some(above) = begin.checked_sub(1) else { return false };
-        let column = self.text[begin..self.cursor].graphemes(true).count();
-        let first = self.text[..above].rfind('\n').map_or(0, |at| at + 1);
-        self.cursor = self.column(first, above, column);
+        let start = self.line_start();
+        // The line above ends with the line feed before this line.
+        let Some(end_above) = start.checked_sub(1) else { return false };
+        let start_above = line_start(&self.text, end_above);
+        self.cursor = self.position_in(start_above, end_above, self.column());
         true
     }
 
-    /// Moves a line down. `false`: the cursor is in the last line.
+    /// Moves the cursor a line down. Returns `false` if the cursor is in the last line.
     pub(crate) fn down(&mut self) -> bool {
         let end = self.line_end();
         if end == self.text.len() {
             return false;
         }
-        let column = self.text[self.line_begin()..self.cursor].graphemes(true).count();
-        let last = self.text[end + 1..].find('\n').map_or(self.text.len(), |at| end + 1 + at);
-        self.cursor = self.column(end + 1, last, column);
+        let start_below = end + 1;
+        let end_below = line_end(&self.text, start_below);
+        self.cursor = self.position_in(start_below, end_below, self.column());
         true
     }
 
-    fn column(&self, from: usize, to: usize, column: usize) -> usize {
-        let mut graphemes = self.text[from..to].grapheme_indices(true);
-        graphemes.nth(column).map_or(to, |(at, _)| from + at)
+    /// Returns the number of characters between the start of the line and the cursor.
+    fn column(&self) -> usize {
+        self.text[self.line_start()..self.cursor].graphemes(true).count()
     }
 
-    /// The rows of a width around the cursor, and the cursor's row and column in them. `mask`:
-    /// replaces each character.
-    pub(crate) fn rows(&self, width: usize, mask: Option<char>) -> (Vec<String>, (usize, usize)) {
-        let from = self.text.floor_char_boundary(self.cursor.saturating_sub(NEAR));
-        let from = match from {
-            0 => 0,
-            from => self.text[from..self.cursor].find('\n').map_or(from, |at| from + at + 1),
-        };
-        let to = self.text.ceil_char_boundary((self.cursor + NEAR).min(self.text.len()));
-        let mut rows = Vec::new();
+    /// Returns the position of a column in the line from `start` to `end`. A short line ends before
+    /// the column.
+    fn position_in(&self, start: usize, end: usize, column: usize) -> usize {
+        let mut graphemes = self.text[start..end].grapheme_indices(true);
+        graphemes.nth(column).map_or(end, |(index, _)| start + index)
+    }
+
+    /// Lays out the text around the cursor in rows of a width. `mask` replaces each character.
+    pub(crate) fn rows(&self, width: usize, mask: Option<char>) -> EditorRows {
+        let width = width.max(2);
+        let mut start = self.text.floor_char_boundary(self.cursor.saturating_sub(NEAR));
+        if start > 0
+            && let Some(index) = self.text[start..self.cursor].find('\n')
+        {
+            start += index + 1;
+        }
+        let end = self.text.ceil_char_boundary((self.cursor + NEAR).min(self.text.len()));
+
+        let mut rows = EditorRows::default();
         let mut row = String::new();
         let mut column = 0;
-        let mut cursor = (0, 0);
-        for (at, grapheme) in self.text[from..to].grapheme_indices(true) {
-            let is_end = grapheme == "\n";
+        for (index, grapheme) in self.text[start..end].grapheme_indices(true) {
             let shown = match (grapheme, mask) {
                 ("\n", _) => String::new(),
                 (_, Some(mask)) => mask.to_string(),
                 ("\t", None) => "    ".to_owned(),
                 (grapheme, None) => grapheme.to_owned(),
             };
-            let wide = columns(&shown);
-            if column + wide > width.max(2) {
-                rows.push(std::mem::take(&mut row));
+            let shown_columns = columns(&shown);
+            if column + shown_columns > width {
+                rows.texts.push(std::mem::take(&mut row));
                 column = 0;
             }
-            if from + at == self.cursor {
-                cursor = (rows.len(), column);
+            if start + index == self.cursor {
+                rows.cursor_row = rows.texts.len();
+                rows.cursor_column = column;
             }
-            if is_end {
-                rows.push(std::mem::take(&mut row));
+            if grapheme == "\n" {
+                rows.texts.push(std::mem::take(&mut row));
                 column = 0;
             }
             row.push_str(&shown);
-            column += wide;
+            column += shown_columns;
         }
-        if self.cursor >= to {
-            if column >= width.max(2) {
-                rows.push(std::mem::take(&mut row));
+
+        if self.cursor >= end {
+            if column >= width {
+                rows.texts.push(std::mem::take(&mut row));
                 column = 0;
             }
-            cursor = (rows.len(), column);
+            rows.cursor_row = rows.texts.len();
+            rows.cursor_column = column;
         }
-        rows.push(row);
-        (rows, cursor)
+        rows.texts.push(row);
+        rows
     }
+}
+
+/// Returns the start of the line that contains a position.
+fn line_start(text: &str, position: usize) -> usize {
+    text[..position].rfind('\n').map_or(0, |index| index + 1)
+}
+
+/// Returns the end of the line that contains a position.
+fn line_end(text: &str, position: usize) -> usize {
+    text[position..].find('\n').map_or(text.len(), |index| position + index)
 }
 
 #[cfg(test)]
@@ -247,9 +276,9 @@ mod tests {
         editor.word_right();
         editor.word_right();
         assert_eq!(editor.before(), "one two");
-        editor.delete_to_begin();
+        editor.delete_to_line_start();
         assert_eq!(editor.text(), "  three\n");
-        editor.delete_to_end();
+        editor.delete_to_line_end();
         assert_eq!(editor.text(), "\n");
         assert!(editor.down() && !editor.down());
     }
@@ -263,11 +292,13 @@ mod tests {
 
     #[test]
     fn rows_have_the_cursor_where_the_next_character_comes() {
-        let editor_ = editor("字字字\nab");
-        assert_eq!(editor_.rows(5, None), (vec!["字字".into(), "字".into(), "ab".into()], (2, 2)));
-        assert_eq!(editor("abcd").rows(4, None).1, (1, 0));
-        assert_eq!(editor("ab").rows(9, Some('•')).0, ["••"]);
-        let (rows, cursor) = editor(&"x".repeat(MAX_MESSAGE)).rows(80, None);
-        assert!(rows.len() < 100 && cursor.0 < 100);
+        let rows = editor("字字字\nab").rows(5, None);
+        assert_eq!(rows.texts, ["字字", "字", "ab"]);
+        assert_eq!((rows.cursor_row, rows.cursor_column), (2, 2));
+        let rows = editor("abcd").rows(4, None);
+        assert_eq!((rows.cursor_row, rows.cursor_column), (1, 0));
+        assert_eq!(editor("ab").rows(9, Some('•')).texts, ["••"]);
+        let rows = editor(&"x".repeat(MAX_MESSAGE)).rows(80, None);
+        assert!(rows.texts.len() < 100 && rows.cursor_row < 100);
     }
 }

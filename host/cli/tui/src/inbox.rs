@@ -2,7 +2,7 @@
 //! amount.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ratatui::crossterm::event::Event;
@@ -16,8 +16,11 @@ use crate::state::ScreenState;
 /// Bytes of text parts that become one.
 const MAX_PART: usize = 64 * 1024;
 
-/// Events, and bytes of their text, that are folded before keys are looked at again.
-const MAX_AT_ONCE: (usize, usize) = (64, 2 * MAX_PART);
+/// Events that are taken before keys are read again.
+const MAX_EVENTS_AT_ONCE: usize = 64;
+
+/// Bytes of text parts that are taken before keys are read again.
+const MAX_BYTES_AT_ONCE: usize = 2 * MAX_PART;
 
 /// Bytes of text parts that wait for a terminal which is too slow. More isn't shown.
 const MAX_TEXT: usize = 16 * 1024 * 1024;
@@ -50,12 +53,13 @@ pub enum FromSession {
     End,
 }
 
-/// Something that came.
+/// An item for the screen.
 #[derive(Debug)]
-pub(crate) enum Came {
+pub(crate) enum InboxItem {
     Terminal(Event),
     Session(RunEvent),
-    Told(FromSession),
+    Message(FromSession),
+    /// A line for stderr.
     Log(String),
     /// The process was asked to end.
     Signal,
@@ -66,9 +70,10 @@ pub(crate) enum Came {
 #[derive(Default)]
 struct Waiting {
     keys: VecDeque<Event>,
-    session: VecDeque<Came>,
-    /// Bytes of the text parts in it.
-    text: usize,
+    /// Events and messages of the session.
+    session: VecDeque<InboxItem>,
+    /// Bytes of the text parts in `session`.
+    text_bytes: usize,
     log: VecDeque<String>,
     has_signal: bool,
     is_gone: bool,
@@ -88,21 +93,21 @@ impl Waiting {
 #[derive(Default)]
 pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
-    more: Condvar,
+    changed: Condvar,
 }
 
 impl Inbox {
     fn change(&self, change: impl FnOnce(&mut Waiting)) {
         change(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-        self.more.notify_one();
+        self.changed.notify_one();
     }
 
-    pub(crate) fn terminal(&self, event: Event) {
+    pub(crate) fn add_terminal_event(&self, event: Event) {
         self.change(|waiting| waiting.keys.push_back(event));
     }
 
-    pub(crate) fn tell(&self, told: FromSession) {
-        self.change(|waiting| waiting.session.push_back(Came::Told(told)));
+    pub(crate) fn add_message(&self, message: FromSession) {
+        self.change(|waiting| waiting.session.push_back(InboxItem::Message(message)));
     }
 
     pub(crate) fn signal(&self) {
@@ -113,7 +118,7 @@ impl Inbox {
         self.change(|waiting| waiting.is_gone = true);
     }
 
-    pub(crate) fn log(&self, line: String) {
+    pub(crate) fn add_log_line(&self, line: String) {
         self.change(|waiting| {
             if waiting.log.len() < MAX_LOG {
                 waiting.log.push_back(line);
@@ -121,54 +126,60 @@ impl Inbox {
         });
     }
 
-    fn event(&self, event: RunEvent) {
+    fn add_session_event(&self, event: RunEvent) {
         self.change(|waiting| {
             let bytes = text_bytes(&event);
-            if bytes > 0 && waiting.text >= MAX_TEXT {
+            if bytes > 0 && waiting.text_bytes >= MAX_TEXT {
                 return;
             }
-            waiting.text += bytes;
+            waiting.text_bytes += bytes;
             waiting.add(event);
         });
     }
 
-    /// Takes waiting items: keys first, and not too many at once. Waits for an item until `limit`.
-    pub(crate) fn take(&self, limit: Option<Duration>) -> Vec<Came> {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut waiting = match limit {
-            None => self
-                .more
-                .wait_while(waiting, |waiting| waiting.is_empty())
-                .unwrap_or_else(PoisonError::into_inner),
-            Some(limit) => {
-                self.more
-                    .wait_timeout_while(waiting, limit, |waiting| waiting.is_empty())
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0
-            }
-        };
-        let mut came = Vec::new();
+    /// Takes waiting items: keys first, and not too many at once. Waits for an item for at most
+    /// `timeout`.
+    pub(crate) fn take(&self, timeout: Option<Duration>) -> Vec<InboxItem> {
+        let mut waiting = self.wait(timeout);
+        let mut items = Vec::new();
         if std::mem::take(&mut waiting.has_signal) {
-            came.push(Came::Signal);
+            items.push(InboxItem::Signal);
         }
         if std::mem::take(&mut waiting.is_gone) {
-            came.push(Came::Gone);
+            items.push(InboxItem::Gone);
         }
-        came.extend(waiting.keys.drain(..).map(Came::Terminal));
-        came.extend(waiting.log.drain(..).map(Came::Log));
+        items.extend(waiting.keys.drain(..).map(InboxItem::Terminal));
+        items.extend(waiting.log.drain(..).map(InboxItem::Log));
+
         let mut bytes = 0;
-        for _ in 0..MAX_AT_ONCE.0 {
-            let Some(next) = waiting.session.pop_front() else { break };
-            if let Came::Session(event) = &next {
+        for _ in 0..MAX_EVENTS_AT_ONCE {
+            let Some(item) = waiting.session.pop_front() else { break };
+            if let InboxItem::Session(event) = &item {
                 bytes += text_bytes(event);
             }
-            came.push(next);
-            if bytes >= MAX_AT_ONCE.1 {
+            items.push(item);
+            if bytes >= MAX_BYTES_AT_ONCE {
                 break;
             }
         }
-        waiting.text -= bytes;
-        came
+        waiting.text_bytes -= bytes;
+        items
+    }
+
+    /// Waits until there is an item, or for `timeout`.
+    fn wait(&self, timeout: Option<Duration>) -> MutexGuard<'_, Waiting> {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(timeout) = timeout else {
+            return self
+                .changed
+                .wait_while(waiting, |waiting| waiting.is_empty())
+                .unwrap_or_else(PoisonError::into_inner);
+        };
+        let (waiting, _) = self
+            .changed
+            .wait_timeout_while(waiting, timeout, |waiting| waiting.is_empty())
+            .unwrap_or_else(PoisonError::into_inner);
+        waiting
     }
 }
 
@@ -177,19 +188,19 @@ impl Waiting {
         match (self.session.back_mut(), event) {
             // A stream that comes faster than it is shown becomes a few large parts.
             (
-                Some(Came::Session(RunEvent::TextPart { text })),
+                Some(InboxItem::Session(RunEvent::TextPart { text })),
                 RunEvent::TextPart { text: more },
             )
             | (
-                Some(Came::Session(RunEvent::ThinkingPart { text })),
+                Some(InboxItem::Session(RunEvent::ThinkingPart { text })),
                 RunEvent::ThinkingPart { text: more },
             ) if text.len() < MAX_PART => text.push_str(&more),
-            (_, event) => self.session.push_back(Came::Session(event)),
+            (_, event) => self.session.push_back(InboxItem::Session(event)),
         }
     }
 }
 
-/// The bytes of a text part. 0: the event isn't a text part.
+/// Returns the bytes of a text part, or 0 for any other event.
 fn text_bytes(event: &RunEvent) -> usize {
     match event {
         RunEvent::TextPart { text } | RunEvent::ThinkingPart { text } => text.len(),
@@ -203,7 +214,7 @@ pub struct SessionEvents(pub(crate) Arc<Inbox>);
 
 impl RunEvents for SessionEvents {
     fn event(&mut self, event: RunEvent) {
-        self.0.event(event);
+        self.0.add_session_event(event);
     }
 }
 
@@ -211,75 +222,85 @@ impl RunEvents for SessionEvents {
 pub struct FoundPaths(pub(crate) Arc<Inbox>);
 
 impl FoundPaths {
-    /// Offers the paths for the wanted text.
-    pub fn offer(&self, wanted: String, paths: Vec<String>) {
-        self.0.tell(FromSession::Paths(wanted, paths));
+    /// Offers the paths that begin with a text.
+    pub fn offer(&self, path_start: String, paths: Vec<String>) {
+        self.0.add_message(FromSession::Paths(path_start, paths));
     }
 }
 
 /// Questions that wait for an answer on the screen.
 #[derive(Default)]
-pub(crate) struct Desk(Mutex<Asked>);
+pub(crate) struct PendingQuestions(Mutex<ReplySenders>);
 
 #[derive(Default)]
-struct Asked {
+struct ReplySenders {
+    /// The sender for each question, by the ID of the question.
     questions: Vec<(String, oneshot::Sender<Reply>)>,
-    /// Inquiries have no ID: two with the same text get each other's answer.
+    /// The sender for each inquiry, by its text. Inquiries have no ID: two with the same text get
+    /// each other's answer.
     inquiries: Vec<(String, oneshot::Sender<InquiryAnswer>)>,
 }
 
-impl Desk {
+impl PendingQuestions {
+    fn lock(&self) -> MutexGuard<'_, ReplySenders> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn reply(&self, id: &str, reply: Reply) {
-        let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = asked.questions.iter().position(|(known, _)| known == id) {
+        let mut senders = self.lock();
+        if let Some(index) = senders.questions.iter().position(|(other, _)| other == id) {
+            let (_, sender) = senders.questions.remove(index);
             // The asker may have stopped waiting.
-            let _ = asked.questions.remove(at).1.send(reply);
+            let _ = sender.send(reply);
         }
     }
 
     pub(crate) fn inform(&self, text: &str, answer: InquiryAnswer) {
-        let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.inquiries.retain(|(_, waiting)| !waiting.is_closed());
-        if let Some(at) = asked.inquiries.iter().position(|(known, _)| known == text) {
-            let _ = asked.inquiries.remove(at).1.send(answer);
+        let mut senders = self.lock();
+        senders.inquiries.retain(|(_, other)| !other.is_closed());
+        if let Some(index) = senders.inquiries.iter().position(|(other, _)| other == text) {
+            let (_, sender) = senders.inquiries.remove(index);
+            let _ = sender.send(answer);
         }
     }
 }
 
 /// Asks the person on the screen.
 pub struct ScreenApprover {
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) pending: Arc<PendingQuestions>,
     questions: Questions,
 }
 
 impl ScreenApprover {
-    /// An approver for the screen that is [opened](crate::Screen::open) with it.
+    /// Makes an approver for the screen that is [opened](crate::Screen::open) with the approver.
     pub fn new(questions: Questions) -> Self {
-        Self { desk: Arc::default(), questions }
+        Self { pending: Arc::default(), questions }
     }
 }
 
 impl Approver for ScreenApprover {
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
-        let (answer, answered) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         {
-            let mut asked = self.desk.0.lock().unwrap_or_else(PoisonError::into_inner);
-            asked.questions.retain(|(_, waiting)| !waiting.is_closed());
-            asked.questions.push((question.id.to_string(), answer));
+            let mut senders = self.pending.lock();
+            senders.questions.retain(|(_, other)| !other.is_closed());
+            senders.questions.push((question.id.to_string(), sender));
         }
         Box::pin(async move {
             let questions = self.questions.clone();
-            let asked = question.clone();
-            let known =
-                tokio::task::spawn_blocking(move || approval::before_asking(&questions, &asked));
-            match known.await {
+            let question_to_check = question.clone();
+            let earlier_reply = tokio::task::spawn_blocking(move || {
+                approval::before_asking(&questions, &question_to_check)
+            });
+            match earlier_reply.await {
                 Ok(None) => {}
                 Ok(Some(reply)) => return reply,
                 Err(error) => {
                     return Reply::Unasked(format!("the question can't be asked: {error}"));
                 }
             }
-            let Ok(reply) = answered.await else {
+
+            let Ok(reply) = receiver.await else {
                 return Reply::Unasked("the screen is gone".to_owned());
             };
             let questions = self.questions.clone();
@@ -290,16 +311,17 @@ impl Approver for ScreenApprover {
     }
 
     fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
-        let (answer, answered) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         {
-            let mut asked = self.desk.0.lock().unwrap_or_else(PoisonError::into_inner);
-            asked.inquiries.retain(|(_, waiting)| !waiting.is_closed());
-            asked.inquiries.push((inquiry.to_text(), answer));
+            let mut senders = self.pending.lock();
+            senders.inquiries.retain(|(_, other)| !other.is_closed());
+            senders.inquiries.push((inquiry.to_text(), sender));
         }
         Box::pin(async move {
-            answered
-                .await
-                .unwrap_or_else(|_| InquiryAnswer::Unanswered("the screen is gone".to_owned()))
+            match receiver.await {
+                Ok(answer) => answer,
+                Err(_) => InquiryAnswer::Unanswered("the screen is gone".to_owned()),
+            }
         })
     }
 }
@@ -316,16 +338,16 @@ mod tests {
         events.event(RunEvent::Notice { text: "after".to_owned() });
         let (mut bytes, mut rounds, mut last) = (0, 0, None);
         while bytes < MAX_TEXT {
-            for came in inbox.take(Some(Duration::ZERO)) {
-                let Came::Session(event) = came else { continue };
+            for item in inbox.take(Some(Duration::ZERO)) {
+                let InboxItem::Session(event) = item else { continue };
                 bytes += text_bytes(&event);
                 last = Some(event);
             }
             rounds += 1;
         }
         assert!(bytes < MAX_TEXT + MAX_PART && rounds > 100, "{bytes} in {rounds}");
-        last = inbox.take(Some(Duration::ZERO)).pop().map_or(last, |came| match came {
-            Came::Session(event) => Some(event),
+        last = inbox.take(Some(Duration::ZERO)).pop().map_or(last, |item| match item {
+            InboxItem::Session(event) => Some(event),
             _ => None,
         });
         assert_eq!(last, Some(RunEvent::Notice { text: "after".to_owned() }));

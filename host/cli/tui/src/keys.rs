@@ -6,6 +6,7 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModif
 use toolhold_agent::RunEvent;
 
 use crate::complete::{self, Popup};
+use crate::editor::{Editor, MAX_MESSAGE};
 use crate::effect::ScreenEffect;
 use crate::question::{QUIET, QuestionReply};
 use crate::state::{MAX_HISTORY, MAX_QUEUED, Phase, ScreenState};
@@ -28,7 +29,8 @@ impl ScreenState {
                 self.key(key, now)
             }
             Event::Paste(text) => {
-                (self.last_key, self.wrote_at) = (now, now);
+                self.last_key = now;
+                self.wrote_at = now;
                 self.insert(&text)
             }
             Event::FocusGained => {
@@ -43,38 +45,50 @@ impl ScreenState {
         }
     }
 
-    /// Whether keys answer the first question. They don't while the person types a message or has
-    /// just typed one.
+    /// Checks whether keys answer the first question. Keys don't answer while the person types a
+    /// message or has just typed one.
     pub(crate) fn is_answering(&self, now: Duration) -> bool {
-        self.questions.front().is_some_and(|question| {
-            let is_quiet =
-                question.since.is_some_and(|since| now >= since.max(self.wrote_at) + QUIET);
-            question.typed().is_some() || self.editor.is_empty() && is_quiet
-        })
+        let Some(question) = self.questions.front() else { return false };
+        if question.typed().is_some() {
+            return true;
+        }
+        self.editor.is_empty() && self.is_quiet(question.visible_since, now)
     }
 
-    /// The next time at which the picture changes by itself.
+    /// Checks whether the person saw something and then wrote nothing for a moment.
+    fn is_quiet(&self, visible_since: Option<Duration>, now: Duration) -> bool {
+        self.quiet_from(visible_since).is_some_and(|quiet_from| now >= quiet_from)
+    }
+
+    /// Returns the time from which a key isn't meant for a message any more.
+    fn quiet_from(&self, visible_since: Option<Duration>) -> Option<Duration> {
+        Some(visible_since?.max(self.wrote_at) + QUIET)
+    }
+
+    /// Returns the next time at which the picture changes by itself.
     pub(crate) fn next_change(&self, now: Duration) -> Option<Duration> {
-        let question = if self.editor.is_empty() { self.questions.front() } else { None };
-        let answering = question
-            .and_then(|question| Some(question.since?.max(self.wrote_at) + QUIET))
-            .filter(|at| *at > now);
-        // The clock of a task, which stands still while the person is asked.
-        let is_running = self.is_busy() && self.questions.is_empty();
-        let second = is_running.then(|| now + Duration::from_secs(1));
-        answering.into_iter().chain(second).min()
+        if let Some(question) = self.questions.front() {
+            // The clock of the task stands still, but the hint changes when keys answer.
+            if !self.editor.is_empty() {
+                return None;
+            }
+            return self.quiet_from(question.visible_since).filter(|time| *time > now);
+        }
+        if self.is_busy() { Some(now + Duration::from_secs(1)) } else { None }
     }
 
     fn key(&mut self, key: KeyEvent, now: Duration) -> Vec<ScreenEffect> {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
-        let half = isize::try_from(self.shown.1.saturating_sub(2).max(1)).unwrap_or(1);
+        let (columns, lines) = self.shown;
+        // Two lines of the page before stay visible.
+        let page = isize::try_from(lines.saturating_sub(2).max(1)).unwrap_or(1);
         match key.code {
             KeyCode::Char('c') if is_control => return self.interrupt_or_leave(),
             KeyCode::Char('o') if is_control => return vec![ScreenEffect::ShowTranscript],
             KeyCode::Char('z') if is_control => return vec![ScreenEffect::Suspend],
-            KeyCode::Char('t') if is_control => self.transcript.turn_length(),
-            KeyCode::PageUp => self.transcript.scroll(-half, self.shown.0, self.shown.1),
-            KeyCode::PageDown => self.transcript.scroll(half, self.shown.0, self.shown.1),
+            KeyCode::Char('t') if is_control => self.transcript.toggle_length(),
+            KeyCode::PageUp => self.transcript.scroll(-page, columns, lines),
+            KeyCode::PageDown => self.transcript.scroll(page, columns, lines),
             _ if self.dialog.is_some() => return self.dialog_key(key, now),
             KeyCode::Esc => return self.escape(),
             _ if self.is_answering(now) && self.is_answer(key) => return self.answer(key, now),
@@ -88,37 +102,44 @@ impl ScreenState {
     }
 
     fn interrupt_or_leave(&mut self) -> Vec<ScreenEffect> {
-        match () {
-            () if self.dialog.take().is_some() => vec![ScreenEffect::Picked(None)],
-            () if self.is_busy() => vec![ScreenEffect::Interrupt],
-            () if self.editor.is_empty() => vec![ScreenEffect::Leave],
-            () => {
-                self.editor.take();
-                self.popup = Popup::default();
-                Vec::new()
-            }
+        if self.dialog.take().is_some() {
+            return vec![ScreenEffect::Picked(None)];
         }
+        if self.is_busy() {
+            return vec![ScreenEffect::Interrupt];
+        }
+        if self.editor.is_empty() {
+            return vec![ScreenEffect::Leave];
+        }
+        self.editor.take();
+        self.popup = Popup::default();
+        Vec::new()
     }
 
     fn escape(&mut self) -> Vec<ScreenEffect> {
         if self.popup.is_open() {
-            self.popup = Popup { word: self.popup.word.clone(), ..Popup::default() };
+            self.popup.offers.clear();
+            self.popup.chosen = 0;
             return Vec::new();
         }
-        if self.questions.front_mut().is_some_and(crate::question::OpenQuestion::back) {
+        if let Some(question) = self.questions.front_mut()
+            && question.go_back()
+        {
             return Vec::new();
         }
         if self.is_busy() { vec![ScreenEffect::Interrupt] } else { Vec::new() }
     }
 
     fn dialog_key(&mut self, key: KeyEvent, now: Duration) -> Vec<ScreenEffect> {
-        let Some(dialog) = &mut self.dialog else { return Vec::new() };
+        let Some(dialog) = &self.dialog else { return Vec::new() };
         // The dialog may have opened while the person typed.
-        let is_quiet = dialog.since.is_some_and(|since| now >= since.max(self.wrote_at) + QUIET);
-        if dialog.is_sudden && !is_quiet && key.code != KeyCode::Esc {
+        let takes_keys = !dialog.is_sudden || self.is_quiet(dialog.visible_since, now);
+        if !takes_keys && key.code != KeyCode::Esc {
             self.wrote_at = now;
             return Vec::new();
         }
+
+        let Some(dialog) = &mut self.dialog else { return Vec::new() };
         let last = dialog.choices.len().saturating_sub(1);
         let picked = match key.code {
             KeyCode::Up => {
@@ -138,7 +159,7 @@ impl ScreenState {
     }
 
     fn is_answer(&self, key: KeyEvent) -> bool {
-        self.questions.front().is_some_and(|question| question.takes(key))
+        self.questions.front().is_some_and(|question| question.uses(key))
     }
 
     fn answer(&mut self, key: KeyEvent, now: Duration) -> Vec<ScreenEffect> {
@@ -180,8 +201,8 @@ impl ScreenState {
             }
             KeyCode::Enter if self.popup.is_open() => return self.accept(),
             KeyCode::Enter => return self.send(),
-            KeyCode::Up if self.popup.is_open() => self.popup.step(-1),
-            KeyCode::Down if self.popup.is_open() => self.popup.step(1),
+            KeyCode::Up if self.popup.is_open() => self.popup.choose_previous(),
+            KeyCode::Down if self.popup.is_open() => self.popup.choose_next(),
             KeyCode::Up => {
                 if !self.editor.up() {
                     self.recall_older();
@@ -212,10 +233,9 @@ impl ScreenState {
             return Vec::new();
         }
         if !self.editor.insert(text) {
-            let limit = crate::editor::MAX_MESSAGE;
-            self.transcript.notice(&format!(
-                "the message is too long; the limit is {limit} bytes. Put the text into a file and \
-                 name the file"
+            self.transcript.push_notice(&format!(
+                "the message is too long; the limit is {MAX_MESSAGE} bytes. Put the text into a \
+                 file and name the file"
             ));
         }
         self.complete()
@@ -223,46 +243,45 @@ impl ScreenState {
 
     /// Looks for completions of the word before the cursor.
     fn complete(&mut self) -> Vec<ScreenEffect> {
-        let Some(word) = complete::word(self.editor.before()) else {
+        let Some(word) = complete::word_to_complete(self.editor.before()) else {
             self.popup = Popup::default();
             return Vec::new();
         };
         if word.starts_with('/') {
-            self.popup = complete::commands(word);
+            self.popup = complete::offer_commands(word);
             return Vec::new();
         }
-        let wanted = word.trim_start_matches('@').to_owned();
-        // The old offers stay until there are new ones.
-        if wanted.is_empty() {
+        let path_start = word.trim_start_matches('@');
+        if path_start.is_empty() {
             self.popup = Popup::default();
-        } else {
-            return vec![ScreenEffect::Complete(wanted)];
+            return Vec::new();
         }
-        Vec::new()
+        // The old offers stay until there are new ones.
+        vec![ScreenEffect::Complete(path_start.to_owned())]
     }
 
-    /// Takes the paths for the wanted text.
-    pub(crate) fn offer(&mut self, wanted: &str, paths: &[String]) {
-        let word = complete::word(self.editor.before());
-        if word.and_then(|word| word.strip_prefix('@')) == Some(wanted) {
-            self.popup = complete::paths(&format!("@{wanted}"), paths);
+    /// Offers paths that begin with a text, unless the person has changed the text.
+    pub(crate) fn offer(&mut self, path_start: &str, paths: &[String]) {
+        let word = format!("@{path_start}");
+        if complete::word_to_complete(self.editor.before()) == Some(word.as_str()) {
+            self.popup = complete::offer_paths(&word, paths);
         }
     }
 
-    /// Takes the offer that is chosen.
+    /// Writes the chosen offer instead of the word before the cursor.
     fn accept(&mut self) -> Vec<ScreenEffect> {
         let popup = std::mem::take(&mut self.popup);
-        if let Some((text, _)) = popup.offers.get(popup.chosen)
-            && let Some(word) = complete::word(self.editor.before())
-        {
-            let bytes = word.len();
-            let space = if text.starts_with('/') || text.ends_with('/') { "" } else { " " };
-            self.editor.replace_before(bytes, &format!("{text}{space}"));
-            if text.ends_with('/') {
-                return self.complete();
-            }
-        }
-        Vec::new()
+        let Some((text, _)) = popup.offers.get(popup.chosen) else { return Vec::new() };
+        let Some(word) = complete::word_to_complete(self.editor.before()) else {
+            return Vec::new();
+        };
+
+        let bytes = word.len();
+        let is_command = text.starts_with('/');
+        let is_folder = text.ends_with('/');
+        let space = if is_command || is_folder { "" } else { " " };
+        self.editor.replace_before(bytes, &format!("{text}{space}"));
+        if is_folder { self.complete() } else { Vec::new() }
     }
 
     fn recall_older(&mut self) {
@@ -273,31 +292,31 @@ impl ScreenState {
             self.editor.set(&text);
             return;
         }
-        let at = self.recalled.map_or(0, |at| at + 1);
-        let history = &self.about.history;
-        let Some(text) = history.len().checked_sub(at + 1).and_then(|at| history.get(at)) else {
-            return;
-        };
-        let text = text.clone();
+        let older = self.recalled.map_or(0, |recalled| recalled + 1);
+        let Some(text) = self.about.history.iter().rev().nth(older) else { return };
         if self.recalled.is_none() {
             self.draft = self.editor.take();
         }
-        self.recalled = Some(at);
-        self.editor.set(&text);
+        self.recalled = Some(older);
+        self.editor.set(text);
     }
 
     fn recall_newer(&mut self) {
-        let Some(at) = self.recalled else { return };
-        let draft = std::mem::take(&mut self.draft);
-        let Some(newer) = at.checked_sub(1) else {
-            self.recalled = None;
-            self.editor.set(&draft);
-            return;
-        };
-        (self.recalled, self.draft) = (Some(newer), draft);
-        let history = &self.about.history;
-        let text = history[history.len() - 1 - newer].clone();
-        self.editor.set(&text);
+        match self.recalled {
+            None => {}
+            Some(0) => {
+                self.recalled = None;
+                let draft = std::mem::take(&mut self.draft);
+                self.editor.set(&draft);
+            }
+            Some(recalled) => {
+                let newer = recalled - 1;
+                self.recalled = Some(newer);
+                if let Some(text) = self.about.history.iter().rev().nth(newer) {
+                    self.editor.set(text);
+                }
+            }
+        }
     }
 
     /// Handles Enter.
@@ -307,19 +326,23 @@ impl ScreenState {
         }
         if self.is_busy() && self.queued.len() >= MAX_QUEUED {
             self.transcript
-                .notice(&format!("{MAX_QUEUED} messages already wait, which is the limit"));
+                .push_notice(&format!("{MAX_QUEUED} messages already wait, which is the limit"));
             return Vec::new();
         }
         let text = self.editor.take().trim().to_owned();
-        (self.popup, self.recalled) = (Popup::default(), None);
+        self.popup = Popup::default();
+        self.recalled = None;
         self.transcript.scroll_to_end();
-        // A path isn't a command.
+
+        // A message may begin with a path, which isn't a command.
         let word = text.split_whitespace().next().unwrap_or_default();
-        if word.starts_with('/') && (word.len() == text.len() || complete::is_command(word)) {
+        let is_single_word = word.len() == text.len();
+        if word.starts_with('/') && (is_single_word || complete::is_command(word)) {
             return self.command(&text);
         }
-        let history = &mut self.about.history;
+
         let mut effects = Vec::new();
+        let history = &mut self.about.history;
         if history.last() != Some(&text) {
             history.push(text.clone());
             if history.len() > MAX_HISTORY {
@@ -327,10 +350,11 @@ impl ScreenState {
             }
             effects.push(ScreenEffect::Remember(text.clone()));
         }
+
         if self.is_busy() {
             effects.extend(self.apply(RunEvent::Queued { text }, self.last_key));
         } else {
-            self.phase = Phase::Begins;
+            self.phase = Phase::Starting;
             effects.push(ScreenEffect::Send(text));
         }
         effects
@@ -341,19 +365,19 @@ impl ScreenState {
             "/help" => {
                 let commands: String = complete::COMMANDS
                     .iter()
-                    .map(|(name, does)| format!("{name:12} {does}\n"))
+                    .map(|(name, meaning)| format!("{name:12} {meaning}\n"))
                     .collect();
-                self.transcript.push_told(&format!("{HELP}\n{commands}"));
+                self.transcript.push_output(&format!("{HELP}\n{commands}"));
                 return Vec::new();
             }
             "/status" => {
-                let told = format!("{}\n{}", self.in_words(), self.about.status);
-                self.transcript.push_told(&told);
+                let status = format!("{}\n{}", self.in_words(), self.about.status);
+                self.transcript.push_output(&status);
                 return Vec::new();
             }
             "/tools" => {
                 let tools = self.about.tools.clone();
-                self.transcript.push_told(&tools);
+                self.transcript.push_output(&tools);
                 return Vec::new();
             }
             "/exit" => return vec![ScreenEffect::Leave],
@@ -363,36 +387,36 @@ impl ScreenState {
             "/resume" => ScreenEffect::Resume,
             "/undo" => ScreenEffect::Undo,
             other => {
-                let all: Vec<_> = complete::COMMANDS.iter().map(|(name, _)| *name).collect();
-                let names = all.join(", ");
-                let what = match other.split_once(char::is_whitespace) {
+                let names: Vec<_> = complete::COMMANDS.iter().map(|(name, _)| *name).collect();
+                let names = names.join(", ");
+                let error = match other.split_once(char::is_whitespace) {
                     Some((name, _)) => format!("{name} takes no arguments"),
                     None => format!("there is no {other}"),
                 };
-                self.transcript.notice(&format!("{what}; the commands are {names}"));
+                self.transcript.push_notice(&format!("{error}; the commands are {names}"));
                 return Vec::new();
             }
         };
         if self.is_busy() {
-            self.transcript.notice(&format!(
+            self.transcript.push_notice(&format!(
                 "{name} isn't possible while the agent works: press Esc first, or let the task end"
             ));
             return Vec::new();
         }
-        self.phase = Phase::Begins;
+        self.phase = Phase::Starting;
         vec![effect]
     }
 }
 
 /// Handles a key that changes a text.
-fn edit(editor: &mut crate::editor::Editor, key: KeyEvent) {
+fn edit(editor: &mut Editor, key: KeyEvent) {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     let is_alt = key.modifiers.contains(KeyModifiers::ALT);
     match key.code {
         KeyCode::Char('a') if is_control => editor.home(),
         KeyCode::Char('e') if is_control => editor.end(),
-        KeyCode::Char('u') if is_control => editor.delete_to_begin(),
-        KeyCode::Char('k') if is_control => editor.delete_to_end(),
+        KeyCode::Char('u') if is_control => editor.delete_to_line_start(),
+        KeyCode::Char('k') if is_control => editor.delete_to_line_end(),
         KeyCode::Char('w') if is_control => editor.delete_word(),
         KeyCode::Char('d') if is_control => editor.delete(),
         KeyCode::Char('h') if is_control => editor.backspace(),

@@ -1,5 +1,7 @@
 //! Breaks texts into lines of the screen's width.
 
+use std::borrow::Cow;
+
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation;
@@ -20,7 +22,7 @@ pub(crate) enum Breaks {
     Anywhere,
 }
 
-/// The columns that a text takes.
+/// Returns the columns that a text takes.
 pub(crate) fn columns(text: &str) -> usize {
     text.graphemes(true).map(UnicodeWidthStr::width).sum()
 }
@@ -28,32 +30,43 @@ pub(crate) fn columns(text: &str) -> usize {
 /// Collects characters to lines.
 struct Breaker<'a> {
     lines: Vec<Line<'static>>,
-    spans: Vec<(String, Style)>,
+    /// The current line. The first span is its prefix.
+    spans: Vec<Piece>,
     column: usize,
-    /// Where the line may be broken: spans, bytes of the last of them, and columns.
-    gap: Option<(usize, usize, usize)>,
+    /// The last place between words in the current line.
+    gap: Option<Gap>,
     width: usize,
-    rest: &'a Piece,
-    /// Bytes of the prefix in the first span.
-    has_text: bool,
+    /// The start of each line after the first one.
+    indent: &'a Piece,
 }
 
-/// Breaks pieces to lines of a width. `first` begins the first line, `rest` each other one.
+/// A place where a line may be broken.
+struct Gap {
+    /// The number of spans before the gap.
+    spans: usize,
+    /// The bytes of the last of these spans that are before the gap.
+    bytes: usize,
+}
+
+/// Breaks pieces to lines of a width. `first` begins the first line, and `indent` begins each other
+/// line.
 pub(crate) fn wrap(
     pieces: &[Piece],
     width: usize,
     first: &Piece,
-    rest: &Piece,
+    indent: &Piece,
     breaks: Breaks,
 ) -> Vec<Line<'static>> {
+    let first_columns = columns(&first.0);
+    let prefix_columns = first_columns.max(columns(&indent.0));
     let mut breaker = Breaker {
         lines: Vec::new(),
         spans: vec![first.clone()],
-        column: columns(&first.0),
+        column: first_columns,
         gap: None,
-        width: width.max(columns(&first.0).max(columns(&rest.0)) + 2),
-        rest,
-        has_text: false,
+        // A wide character takes two columns.
+        width: width.max(prefix_columns + 2),
+        indent,
     };
     for (text, style) in pieces {
         for grapheme in text.graphemes(true) {
@@ -71,47 +84,43 @@ impl Breaker<'_> {
             self.begin_line();
             return;
         }
-        let spaces;
-        let (text, wide) = match grapheme {
-            "\t" => {
-                spaces = " ".repeat(TAB - self.column % TAB);
-                (spaces.as_str(), spaces.len())
-            }
-            grapheme => (grapheme, grapheme.width()),
+        let text = match grapheme {
+            "\t" => Cow::Owned(" ".repeat(TAB - self.column % TAB)),
+            grapheme => Cow::Borrowed(grapheme),
         };
-        if self.column + wide > self.width {
+        let text_columns = text.width();
+        if self.column + text_columns > self.width {
             if text.trim().is_empty() && breaks == Breaks::Words {
-                // The space stands for the line end.
+                // The line end replaces the space.
                 self.end_line();
                 self.begin_line();
                 return;
             }
             self.break_line();
         }
-        // The first span is the prefix.
+
         let is_prefix = self.spans.len() <= 1;
         match self.spans.last_mut() {
-            Some((last, known)) if *known == style && !is_prefix => last.push_str(text),
-            _ => self.spans.push((text.to_owned(), style)),
+            Some((last, last_style)) if *last_style == style && !is_prefix => last.push_str(&text),
+            _ => self.spans.push((text.to_string(), style)),
         }
-        self.column += wide;
-        self.has_text = true;
+        self.column += text_columns;
         if text == " " && breaks == Breaks::Words {
             let bytes = self.spans.last().map_or(0, |(last, _)| last.len());
-            self.gap = Some((self.spans.len(), bytes, self.column));
+            self.gap = Some(Gap { spans: self.spans.len(), bytes });
         }
     }
 
     /// Ends the line at its last gap, and starts the next line with the text after the gap.
     fn break_line(&mut self) {
-        let Some((spans, bytes, _)) = self.gap.take() else {
+        let Some(gap) = self.gap.take() else {
             self.end_line();
             self.begin_line();
             return;
         };
-        let mut moved = self.spans.split_off(spans);
+        let mut moved = self.spans.split_off(gap.spans);
         if let Some((last, style)) = self.spans.last_mut() {
-            let tail = last.split_off(bytes);
+            let tail = last.split_off(gap.bytes);
             if !tail.is_empty() {
                 moved.insert(0, (tail, *style));
             }
@@ -120,25 +129,26 @@ impl Breaker<'_> {
         self.begin_line();
         self.column += moved.iter().map(|(text, _)| columns(text)).sum::<usize>();
         self.spans.extend(moved);
-        self.has_text = true;
     }
 
     fn end_line(&mut self) {
-        let spans = std::mem::take(&mut self.spans)
-            .into_iter()
-            .filter(|(text, _)| !text.is_empty())
-            .map(|(text, style)| Span::styled(text, style));
-        self.lines.push(Line::from_iter(spans));
-        (self.gap, self.has_text) = (None, false);
+        let mut line = Line::default();
+        for (text, style) in self.spans.drain(..) {
+            if !text.is_empty() {
+                line.push_span(Span::styled(text, style));
+            }
+        }
+        self.lines.push(line);
+        self.gap = None;
     }
 
     fn begin_line(&mut self) {
-        self.spans.push(self.rest.clone());
-        self.column = columns(&self.rest.0);
+        self.spans.push(self.indent.clone());
+        self.column = columns(&self.indent.0);
     }
 }
 
-/// A text of one look, which keeps its line ends.
+/// Lays out a text of one look, which keeps its line ends.
 pub(crate) fn text(
     text: &str,
     style: Style,

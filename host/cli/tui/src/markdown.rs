@@ -13,8 +13,8 @@ const MAX_DEPTH: usize = 6;
 /// Columns of a table.
 const MAX_CELLS: usize = 12;
 
-/// The lines of a text. `fence`: the first line of a block of code that began before the text and
-/// has not ended. Its text is neutral.
+/// Lays out a neutral text. `fence` is the first line of a block of code that began before
+/// the text and has not ended.
 pub(crate) fn lines(
     text: &str,
     fence: Option<&str>,
@@ -37,7 +37,7 @@ struct Renderer {
     lines: Vec<Line<'static>>,
     pieces: Vec<Piece>,
     styles: Vec<Style>,
-    /// Each list with the number of its next item. `None`: without numbers.
+    /// The number of the next item of each open list. `None`: the list has no numbers.
     lists: Vec<Option<u64>>,
     /// The mark at the start of the item's first line.
     marker: Option<String>,
@@ -88,9 +88,13 @@ impl Renderer {
     }
 
     fn text(&mut self, text: &str, style: Style) {
-        match (self.is_table, self.table.last_mut().and_then(|row| row.last_mut())) {
-            (true, Some(cell)) => cell.push_str(text),
-            _ => self.pieces.push((text.to_owned(), style)),
+        if self.is_table
+            && let Some(row) = self.table.last_mut()
+            && let Some(cell) = row.last_mut()
+        {
+            cell.push_str(text);
+        } else {
+            self.pieces.push((text.to_owned(), style));
         }
     }
 
@@ -166,7 +170,8 @@ impl Renderer {
             }
             Tag::Table(_) => {
                 self.begin_block();
-                (self.is_table, self.table) = (true, Vec::new());
+                self.is_table = true;
+                self.table = Vec::new();
             }
             Tag::TableHead | Tag::TableRow => self.table.push(Vec::new()),
             Tag::TableCell => {
@@ -262,78 +267,80 @@ impl Renderer {
         if self.pieces.is_empty() {
             return;
         }
-        let faint = self.theme.style(Role::Faint);
+        let mut pieces = std::mem::take(&mut self.pieces);
         let quotes = "│ ".repeat(self.quotes.min(MAX_DEPTH));
         let depth = self.lists.len().saturating_sub(1).min(MAX_DEPTH);
-        let mut indent = "  ".repeat(depth);
-        let marker = self.marker.take();
-        let mut first = format!("{quotes}{indent}");
-        match (&marker, self.lists.is_empty()) {
-            (Some(marker), _) => {
-                first.push_str(marker);
-                indent.push_str(&" ".repeat(columns(marker)));
-            }
-            (None, false) => {
-                indent.push_str("  ");
-                first.push_str("  ");
-            }
-            (None, true) => {}
+        let mut first = format!("{quotes}{}", "  ".repeat(depth));
+        let mut indent = first.clone();
+        if let Some(marker) = self.marker.take() {
+            first += &marker;
+            indent += &" ".repeat(columns(&marker));
+        } else if !self.lists.is_empty() {
+            // A later paragraph of an item stands below the text of the first one.
+            first += "  ";
+            indent += "  ";
         }
-        let rest = format!("{quotes}{indent}");
-        let mut pieces = std::mem::take(&mut self.pieces);
-        let breaks = if self.is_code {
+
+        let mut breaks = Breaks::Words;
+        if self.is_code {
+            breaks = Breaks::Anywhere;
+            first += "  ";
+            indent += "  ";
             if let Some((last, _)) = pieces.last_mut()
                 && last.ends_with('\n')
             {
                 last.pop();
             }
-            Breaks::Anywhere
-        } else {
-            Breaks::Words
-        };
-        let bar = if self.is_code { "  " } else { "" };
-        let first = (format!("{first}{bar}"), faint);
-        let rest = (format!("{rest}{bar}"), faint);
-        self.lines.extend(wrap(&pieces, self.width, &first, &rest, breaks));
+        }
+        let faint = self.theme.style(Role::Faint);
+        self.lines.extend(wrap(&pieces, self.width, &(first, faint), &(indent, faint), breaks));
     }
 
     /// Puts the table into lines: in columns, or row by row if there is no room.
     fn put_table(&mut self) {
         let table = std::mem::take(&mut self.table);
-        let cells = table.iter().map(Vec::len).max().unwrap_or_default().min(MAX_CELLS);
-        let widths: Vec<usize> = (0..cells)
-            .map(|at| {
-                table
-                    .iter()
-                    .filter_map(|row| row.get(at))
-                    .map(|cell| columns(cell))
-                    .max()
-                    .unwrap_or(0)
-            })
-            .collect();
-        let fits = widths.iter().sum::<usize>() + 3 * cells <= self.width;
+        let widths = column_widths(&table);
+        let bars = 3 * widths.len();
+        let fits = widths.iter().sum::<usize>() + bars <= self.width;
+
         let plain = self.theme.style(Role::Plain);
         let strong = self.theme.style(Role::Strong);
         let faint = self.theme.style(Role::Faint);
+        let none = (String::new(), plain);
         for (number, row) in table.iter().enumerate() {
-            let style = if number == 0 { strong } else { plain };
+            let is_head = number == 0;
+            let style = if is_head { strong } else { plain };
             let mut pieces = Vec::new();
-            for (at, cell) in row.iter().take(cells).enumerate() {
-                if at > 0 {
+            for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                if index > 0 {
                     pieces.push((" │ ".to_owned(), faint));
                 }
-                let room = if fits { widths[at].saturating_sub(columns(cell)) } else { 0 };
-                pieces.push((format!("{cell}{}", " ".repeat(room)), style));
+                let padding = if fits { width.saturating_sub(columns(cell)) } else { 0 };
+                pieces.push((format!("{cell}{}", " ".repeat(padding)), style));
             }
-            let none = (String::new(), plain);
             self.lines.extend(wrap(&pieces, self.width, &none, &none, Breaks::Words));
-            if number == 0 && fits {
-                let rule: Vec<String> = widths.iter().map(|wide| "─".repeat(*wide)).collect();
-                let rule = (rule.join("─┼─"), faint);
+
+            if is_head && fits {
+                let rules: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
+                let rule = (rules.join("─┼─"), faint);
                 self.lines.extend(wrap(&[rule], self.width, &none, &none, Breaks::Anywhere));
             }
         }
     }
+}
+
+/// Returns the width of the widest cell in each column of a table.
+fn column_widths(table: &[Vec<String>]) -> Vec<usize> {
+    let mut widths = Vec::new();
+    for row in table {
+        for (index, cell) in row.iter().take(MAX_CELLS).enumerate() {
+            if index == widths.len() {
+                widths.push(0);
+            }
+            widths[index] = columns(cell).max(widths[index]);
+        }
+    }
+    widths
 }
 
 #[cfg(test)]

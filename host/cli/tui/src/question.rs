@@ -10,6 +10,7 @@ use toolhold_core::text::{neutral, neutral_line};
 use toolhold_core::{InquiryAnswer, Reply, Scope};
 use toolhold_terminal::inquiry::{FormField, form_fields};
 
+use crate::call::diff_role;
 use crate::editor::Editor;
 use crate::layout::{Breaks, wrap};
 use crate::theme::{Role, Theme};
@@ -21,6 +22,9 @@ pub(crate) const QUIET: Duration = Duration::from_millis(500);
 /// The name of the answerer.
 const BY: &str = "terminal";
 
+/// The start of each line of a change.
+const BAR: &str = "  │ ";
+
 /// A question.
 #[derive(Debug)]
 pub(crate) struct OpenQuestion {
@@ -30,32 +34,36 @@ pub(crate) struct OpenQuestion {
     kind: Kind,
     stage: Stage,
     /// The time from which the person can see the question.
-    pub(crate) since: Option<Duration>,
+    pub(crate) visible_since: Option<Duration>,
     /// Lines that are scrolled away.
     scrolled: usize,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// `always`: the rule that a permanent approval would write.
-    Approval { always: Option<String> },
-    /// The fields of a form. Without fields, the person is to open an address.
-    Inquiry { asked: String, fields: Vec<FormField> },
+    /// `rule` is the rule that a permanent approval would write.
+    Approval { rule: Option<String> },
+    /// The fields of a form. Without fields, the person is to open an address. `original` is the
+    /// text as it was asked.
+    Inquiry { original: String, fields: Vec<FormField> },
 }
 
 #[derive(Debug)]
 enum Stage {
     Choosing,
-    /// Enter approves; another letter starts a message.
+    /// Enter approves, and another letter starts a message. One key isn't enough for an answer,
+    /// since a message can begin with any letter.
     Confirm(Scope, char),
-    /// The person says why not.
+    /// The person gives the reason for a refusal.
     Reason(Editor),
     /// A field of the form.
     Field {
-        at: usize,
+        index: usize,
+        /// The values of the fields before.
         content: Map<String, Value>,
         editor: Editor,
-        wrong: String,
+        /// The error in the last answer, or an empty string.
+        error: String,
     },
 }
 
@@ -63,7 +71,7 @@ enum Stage {
 #[derive(Debug, PartialEq)]
 pub(crate) enum QuestionReply {
     Approval(Reply),
-    /// With the text of the question, since it has no ID where it is asked.
+    /// The text of the question and its answer. The asker knows no ID of the question.
     Inquiry(String, InquiryAnswer),
 }
 
@@ -73,25 +81,31 @@ impl OpenQuestion {
         call: String,
         caller: Option<&str>,
         text: &str,
-        always: Option<String>,
+        rule: Option<String>,
     ) -> Self {
-        // The text names the caller, unless it comes from elsewhere.
-        let caller = caller
-            .filter(|caller| !text.contains(*caller))
-            .map_or(String::new(), |it| format!("asked by {}\n", neutral_line(it)));
-        let text = format!("{caller}{}", neutral(text));
-        let kind = Kind::Approval { always: always.map(|text| neutral(&text).into_owned()) };
-        Self { id, call, text, kind, stage: Stage::Choosing, since: None, scrolled: 0 }
+        let mut shown = String::new();
+        // Most texts name the caller already.
+        if let Some(caller) = caller
+            && !text.contains(caller)
+        {
+            shown = format!("asked by {}\n", neutral_line(caller));
+        }
+        shown += &neutral(text);
+        let rule = rule.map(|rule| neutral(&rule).into_owned());
+        Self::new(id, call, shown, Kind::Approval { rule })
     }
 
     pub(crate) fn inquiry(id: String, call: String, text: String, form: Option<&Value>) -> Self {
         let shown = neutral(&text).into_owned();
         let fields = form.map(form_fields).unwrap_or_default();
-        let kind = Kind::Inquiry { asked: text, fields };
-        Self { id, call, text: shown, kind, stage: Stage::Choosing, since: None, scrolled: 0 }
+        Self::new(id, call, shown, Kind::Inquiry { original: text, fields })
     }
 
-    /// The editor that keys go to.
+    fn new(id: String, call: String, text: String, kind: Kind) -> Self {
+        Self { id, call, text, kind, stage: Stage::Choosing, visible_since: None, scrolled: 0 }
+    }
+
+    /// Returns the editor that keys go to, or `None` if no text can be typed.
     pub(crate) fn editor(&mut self) -> Option<&mut Editor> {
         match &mut self.stage {
             Stage::Reason(editor) | Stage::Field { editor, .. } => Some(editor),
@@ -99,140 +113,164 @@ impl OpenQuestion {
         }
     }
 
-    /// The text that the person types, with the mask of its characters.
+    /// Returns the text that the person types, and the character that hides each character of a
+    /// secret.
     pub(crate) fn typed(&self) -> Option<(&Editor, Option<char>)> {
         match (&self.stage, &self.kind) {
             (Stage::Reason(editor), _) => Some((editor, None)),
-            (Stage::Field { at, editor, .. }, Kind::Inquiry { fields, .. }) => {
-                let is_secret = fields.get(*at).is_some_and(FormField::is_secret);
-                Some((editor, is_secret.then_some('•')))
+            (Stage::Field { index, editor, .. }, Kind::Inquiry { fields, .. }) => {
+                let is_secret = fields.get(*index).is_some_and(FormField::is_secret);
+                let mask = if is_secret { Some('•') } else { None };
+                Some((editor, mask))
             }
             _ => None,
         }
     }
 
-    /// Takes a key. `None`: the question isn't answered yet.
+    /// Handles a key. Returns `None` if the question isn't answered yet.
     pub(crate) fn key(&mut self, key: KeyEvent) -> Option<QuestionReply> {
         match key.code {
             KeyCode::Up if self.editor().is_none() => {
                 self.scrolled = self.scrolled.saturating_sub(1);
-                return None;
+                None
             }
             KeyCode::Down if self.editor().is_none() => {
                 self.scrolled += 1;
-                return None;
+                None
             }
-            _ => {}
+            KeyCode::Enter => self.enter(),
+            _ => self.choose(key),
         }
-        let letter = match key.code {
-            KeyCode::Char(letter)
-                if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
-            {
-                Some(letter.to_ascii_lowercase())
+    }
+
+    /// Handles Enter, which completes a stage.
+    fn enter(&mut self) -> Option<QuestionReply> {
+        match &mut self.stage {
+            Stage::Choosing => None,
+            Stage::Confirm(scope, _) => {
+                let approval = Reply::Yes { scope: *scope, by: BY.to_owned() };
+                Some(QuestionReply::Approval(approval))
             }
-            _ => None,
-        };
-        match (&mut self.stage, &self.kind) {
-            (Stage::Choosing, Kind::Approval { always }) => match letter? {
-                'y' => self.stage = Stage::Confirm(Scope::Once, 'y'),
-                's' => self.stage = Stage::Confirm(Scope::Session, 's'),
-                'a' if always.is_some() => self.stage = Stage::Confirm(Scope::Always, 'a'),
-                'n' => self.stage = Stage::Reason(Editor::default()),
-                _ => {}
-            },
-            (Stage::Choosing, Kind::Inquiry { asked, .. }) => match letter? {
-                'y' => return self.next_field(0, Map::new()),
-                'n' => {
-                    let declined = InquiryAnswer::Declined { by: BY.to_owned() };
-                    return Some(QuestionReply::Inquiry(asked.clone(), declined));
-                }
-                _ => {}
-            },
-            // A message can begin with any letter, so one key isn't enough.
-            (Stage::Confirm(scope, _), _) => match key.code {
-                KeyCode::Enter => return Some(yes(*scope)),
-                _ => self.stage = Stage::Choosing,
-            },
-            (Stage::Reason(editor), _) if key.code == KeyCode::Enter => {
+            Stage::Reason(editor) => {
                 let reason = editor.take().trim().to_owned();
-                return Some(QuestionReply::Approval(Reply::No { by: BY.to_owned(), reason }));
+                Some(QuestionReply::Approval(Reply::No { by: BY.to_owned(), reason }))
             }
-            (Stage::Field { at, content, editor, wrong }, Kind::Inquiry { fields, .. })
-                if key.code == KeyCode::Enter =>
-            {
-                let field = fields.get(*at)?;
+            Stage::Field { index, content, editor, error } => {
+                let Kind::Inquiry { fields, .. } = &self.kind else { return None };
+                let field = fields.get(*index)?;
                 match field.read(editor.text().trim()) {
                     Ok(value) => {
-                        let next = *at + 1;
+                        let next = *index + 1;
                         let mut content = std::mem::take(content);
                         if let Some(value) = value {
                             content.insert(field.name().to_owned(), value);
                         }
-                        return self.next_field(next, content);
+                        self.go_to_field(next, content)
                     }
-                    Err(error) => *wrong = error.to_string(),
+                    Err(answer_error) => {
+                        *error = answer_error.to_string();
+                        None
+                    }
                 }
+            }
+        }
+    }
+
+    /// Handles a key that isn't Enter: a letter chooses an answer.
+    fn choose(&mut self, key: KeyEvent) -> Option<QuestionReply> {
+        match &self.stage {
+            Stage::Choosing => {}
+            Stage::Confirm(..) => {
+                self.stage = Stage::Choosing;
+                return None;
+            }
+            Stage::Reason(_) | Stage::Field { .. } => return None,
+        }
+
+        let KeyCode::Char(letter) = key.code else { return None };
+        if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
+            return None;
+        }
+        match (letter.to_ascii_lowercase(), &self.kind) {
+            ('y', Kind::Approval { .. }) => self.stage = Stage::Confirm(Scope::Once, 'y'),
+            ('s', Kind::Approval { .. }) => self.stage = Stage::Confirm(Scope::Session, 's'),
+            ('a', Kind::Approval { rule: Some(_) }) => {
+                self.stage = Stage::Confirm(Scope::Always, 'a');
+            }
+            ('n', Kind::Approval { .. }) => self.stage = Stage::Reason(Editor::default()),
+            ('y', Kind::Inquiry { .. }) => return self.go_to_field(0, Map::new()),
+            ('n', Kind::Inquiry { original, .. }) => {
+                let declined = InquiryAnswer::Declined { by: BY.to_owned() };
+                return Some(QuestionReply::Inquiry(original.clone(), declined));
             }
             _ => {}
         }
         None
     }
 
-    /// Whether the question uses a key. Any other key is typing.
-    pub(crate) fn takes(&self, key: KeyEvent) -> bool {
-        let letter = match key.code {
-            KeyCode::Char(letter) => letter.to_ascii_lowercase(),
-            code => {
-                return !matches!(self.stage, Stage::Choosing)
-                    || matches!(code, KeyCode::Up | KeyCode::Down);
-            }
+    /// Checks whether a key is for the question. Any other key writes a message.
+    pub(crate) fn uses(&self, key: KeyEvent) -> bool {
+        let KeyCode::Char(letter) = key.code else {
+            let is_scrolling = matches!(key.code, KeyCode::Up | KeyCode::Down);
+            return is_scrolling || !self.is_choosing();
         };
         match (&self.stage, &self.kind) {
-            (Stage::Choosing, Kind::Approval { always }) => {
-                matches!(letter, 'y' | 's' | 'n') || letter == 'a' && always.is_some()
+            (Stage::Choosing, Kind::Approval { rule }) => match letter.to_ascii_lowercase() {
+                'y' | 's' | 'n' => true,
+                'a' => rule.is_some(),
+                _ => false,
+            },
+            (Stage::Choosing, Kind::Inquiry { .. }) => {
+                matches!(letter.to_ascii_lowercase(), 'y' | 'n')
             }
-            (Stage::Choosing, Kind::Inquiry { .. }) => matches!(letter, 'y' | 'n'),
             _ => true,
         }
     }
 
-    /// The letter that waits for Enter. If another letter comes, both start a message.
+    fn is_choosing(&self) -> bool {
+        matches!(self.stage, Stage::Choosing)
+    }
+
+    /// Takes back the letter that waits for Enter. If another letter follows, both start a message.
     pub(crate) fn take_letter(&mut self) -> Option<char> {
         let Stage::Confirm(_, letter) = self.stage else { return None };
         self.stage = Stage::Choosing;
         Some(letter)
     }
 
-    /// Goes back to the choice. `false`: the question is there already.
-    pub(crate) fn back(&mut self) -> bool {
-        let is_deeper = !matches!(self.stage, Stage::Choosing);
+    /// Goes back to the choice. Returns `false` if the person is choosing already.
+    pub(crate) fn go_back(&mut self) -> bool {
+        if self.is_choosing() {
+            return false;
+        }
         self.stage = Stage::Choosing;
-        is_deeper
+        true
     }
 
-    fn next_field(&mut self, at: usize, content: Map<String, Value>) -> Option<QuestionReply> {
-        let Kind::Inquiry { asked, fields } = &self.kind else { return None };
-        if at >= fields.len() {
+    /// Asks for a field. Returns the answer if there are no more fields.
+    fn go_to_field(&mut self, index: usize, content: Map<String, Value>) -> Option<QuestionReply> {
+        let Kind::Inquiry { original, fields } = &self.kind else { return None };
+        if index >= fields.len() {
             let accepted = InquiryAnswer::Accepted { content, by: BY.to_owned() };
-            return Some(QuestionReply::Inquiry(asked.clone(), accepted));
+            return Some(QuestionReply::Inquiry(original.clone(), accepted));
         }
         let editor = Editor::default();
-        let wrong = String::new();
-        self.stage = Stage::Field { at, content, editor, wrong };
+        let error = String::new();
+        self.stage = Stage::Field { index, content, editor, error };
         None
     }
 
-    /// A description of the keys.
+    /// Describes the keys that answer the question. `others` is the number of further questions.
     pub(crate) fn hint(&self, others: usize) -> String {
         let more = match others {
             0 => String::new(),
             others => format!(" · {others} more to answer"),
         };
         let keys = match (&self.stage, &self.kind) {
-            (Stage::Choosing, Kind::Approval { always: Some(_) }) => {
+            (Stage::Choosing, Kind::Approval { rule: Some(_) }) => {
                 "y once · s this session · a always, then Enter · n no"
             }
-            (Stage::Choosing, Kind::Approval { always: None }) => {
+            (Stage::Choosing, Kind::Approval { rule: None }) => {
                 "y once · s this session, then Enter · n no"
             }
             (Stage::Choosing, Kind::Inquiry { .. }) => "y answer it · n no",
@@ -247,74 +285,95 @@ impl OpenQuestion {
         format!("{keys}{more}")
     }
 
-    /// Its lines: at most `height`.
+    /// Lays out the question in at most `height` lines.
     pub(crate) fn lines(
         &mut self,
         width: usize,
         height: usize,
         theme: Theme,
     ) -> Vec<Line<'static>> {
+        let mut lines = self.text_lines(width, theme);
+        lines.extend(self.stage_lines(width, theme));
+        self.visible_part(lines, height, theme)
+    }
+
+    fn text_lines(&self, width: usize, theme: Theme) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         let mut is_change = false;
-        let mut is_first = true;
-        for line in self.text.lines() {
-            is_change = line == "  change:" || is_change && line.starts_with("  │ ");
-            let sign = if is_change { line.strip_prefix("  │ ") } else { None };
-            let role = match sign.and_then(|line| line.as_bytes().first()) {
-                Some(b'+') => Role::Added,
-                Some(b'-') => Role::Removed,
-                Some(b'@') => Role::Faint,
-                _ if is_first => Role::Warning,
+        for (index, line) in self.text.lines().enumerate() {
+            let after_bar = line.strip_prefix(BAR);
+            if line == "  change:" {
+                is_change = true;
+            } else if after_bar.is_none() {
+                is_change = false;
+            }
+            let role = match after_bar {
+                Some(diff_line) if is_change => diff_role(diff_line),
+                _ if index == 0 => Role::Warning,
                 _ => Role::Plain,
             };
             lines.extend(question_line(line, theme.style(role), width));
-            is_first = false;
         }
+        lines
+    }
+
+    /// Lays out the rule that Enter would write, or the field that the person fills in.
+    fn stage_lines(&self, width: usize, theme: Theme) -> Vec<Line<'static>> {
+        let mut lines = Vec::new();
         match (&self.stage, &self.kind) {
-            (Stage::Confirm(Scope::Always, _), Kind::Approval { always: Some(rule) }) => {
+            (Stage::Confirm(Scope::Always, _), Kind::Approval { rule: Some(rule) }) => {
                 let style = theme.style(Role::Warning);
                 lines.extend(rule.lines().flat_map(|line| question_line(line, style, width)));
             }
-            (Stage::Field { at, wrong, .. }, Kind::Inquiry { fields, .. }) => {
-                if let Some(field) = fields.get(*at) {
+            (Stage::Field { index, error, .. }, Kind::Inquiry { fields, .. }) => {
+                if let Some(field) = fields.get(*index) {
                     for line in field.lines() {
                         lines.extend(question_line(&line, theme.style(Role::Plain), width));
                     }
                     let style = theme.style(Role::Strong);
                     lines.extend(question_line(&field.question(), style, width));
                 }
-                if !wrong.is_empty() {
-                    lines.extend(question_line(wrong, theme.style(Role::Bad), width));
+                if !error.is_empty() {
+                    lines.extend(question_line(error, theme.style(Role::Bad), width));
                 }
             }
             _ => {}
         }
-        let is_deeper = !matches!(self.stage, Stage::Choosing);
-        let Some(over) = lines.len().checked_sub(height).filter(|over| *over > 0) else {
+        lines
+    }
+
+    /// Returns the lines that are scrolled to, and a last line that says which ones they are.
+    fn visible_part(
+        &mut self,
+        mut lines: Vec<Line<'static>>,
+        height: usize,
+        theme: Theme,
+    ) -> Vec<Line<'static>> {
+        let count = lines.len();
+        if count <= height {
             self.scrolled = 0;
             return lines;
-        };
-        // A line says that there is more.
+        }
+
         let room = height.saturating_sub(1);
-        self.scrolled = if is_deeper { over + 1 } else { self.scrolled.min(over + 1) };
-        let all = lines.len();
-        let mut shown: Vec<_> =
-            lines.drain(self.scrolled..(self.scrolled + room).min(all)).collect();
-        let until = self.scrolled + shown.len();
-        let more = format!("lines {} to {until} of {all}: Up and Down scroll", self.scrolled + 1);
-        shown.push(Line::styled(more, theme.style(Role::Selected)));
-        shown
+        let max_scrolled = count - height + 1;
+        // A later stage adds its lines at the end, where the person has to see them.
+        self.scrolled =
+            if self.is_choosing() { self.scrolled.min(max_scrolled) } else { max_scrolled };
+        let end = (self.scrolled + room).min(count);
+        let mut visible: Vec<_> = lines.drain(self.scrolled..end).collect();
+
+        let first = self.scrolled + 1;
+        let position = format!("lines {first} to {end} of {count}: Up and Down scroll");
+        visible.push(Line::styled(position, theme.style(Role::Selected)));
+        visible
     }
 }
 
-/// The lines for one line of a text. Below a line of a change, the bar goes on.
+/// Lays out one line of a text. If the line begins with a bar, so do its further rows.
 fn question_line(text: &str, style: Style, width: usize) -> Vec<Line<'static>> {
     let none = (String::new(), style);
-    let bar = ("  │ ".to_owned(), style);
-    let hang = if text.starts_with("  │ ") { &bar } else { &none };
-    wrap(&[(text.to_owned(), style)], width, &none, hang, Breaks::Anywhere)
-}
-
-fn yes(scope: Scope) -> QuestionReply {
-    QuestionReply::Approval(Reply::Yes { scope, by: BY.to_owned() })
+    let bar = (BAR.to_owned(), style);
+    let indent = if text.starts_with(BAR) { &bar } else { &none };
+    wrap(&[(text.to_owned(), style)], width, &none, indent, Breaks::Anywhere)
 }

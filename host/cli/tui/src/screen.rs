@@ -15,7 +15,9 @@ use toolhold_core::CancellationToken;
 use toolhold_terminal::interrupt::{self, Interrupts};
 
 use crate::effect::ScreenEffect;
-use crate::inbox::{Came, Desk, FoundPaths, FromSession, Inbox, ScreenApprover, SessionEvents};
+use crate::inbox::{
+    FoundPaths, FromSession, Inbox, InboxItem, PendingQuestions, ScreenApprover, SessionEvents,
+};
 use crate::state::ScreenState;
 use crate::terminal;
 use crate::view::draw;
@@ -39,16 +41,18 @@ pub struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
     state: ScreenState,
     inbox: Arc<Inbox>,
-    desk: Arc<Desk>,
+    pending: Arc<PendingQuestions>,
     effects: UnboundedSender<ScreenEffect>,
     running: Arc<Mutex<Running>>,
-    began: Instant,
+    opened_at: Instant,
     /// Whether the conversation is shown on the normal screen.
     is_outside: bool,
+    /// Whether the chat was asked to end.
     is_ending: bool,
 }
 
-/// The screen, for the session that it shows. If it is dropped, the terminal is given back.
+/// A handle to the screen, for the session that the screen shows. Dropping the handle gives the
+/// terminal back.
 pub struct ScreenHandle {
     inbox: Arc<Inbox>,
     running: Arc<Mutex<Running>>,
@@ -56,9 +60,9 @@ pub struct ScreenHandle {
 }
 
 impl Screen {
-    /// Opens the screen with a state. It answers the questions of `approver`. The effects come out
-    /// of the receiver, which ends with the screen. SIGINT, SIGTERM and SIGHUP end the chat from
-    /// now on.
+    /// Opens the screen with a state. The screen answers the questions of `approver`. The receiver
+    /// gets the effects and ends with the screen. SIGINT, SIGTERM and SIGHUP end the chat from now
+    /// on.
     ///
     /// # Errors
     ///
@@ -70,84 +74,109 @@ impl Screen {
     ) -> io::Result<(ScreenHandle, UnboundedReceiver<ScreenEffect>)> {
         let inbox = Arc::<Inbox>::default();
         let running = Arc::<Mutex<Running>>::default();
-        let desk = Arc::clone(&approver.desk);
-        let (effects, wanted) = unbounded_channel();
+        let pending = Arc::clone(&approver.pending);
+        let (effects, receiver) = unbounded_channel();
         terminal::open()?;
+        // From here on, dropping the handle gives the terminal back.
         let mut handle =
             ScreenHandle { inbox: Arc::clone(&inbox), running: Arc::clone(&running), thread: None };
         terminal::catch_stderr(&inbox)?;
-        let ended = Arc::clone(&inbox);
-        interrupts.pass_to(move || ended.signal())?;
+        let signal_inbox = Arc::clone(&inbox);
+        interrupts.pass_to(move || signal_inbox.signal())?;
         terminal::read_keys(&inbox)?;
+
         let out = BufWriter::with_capacity(64 * 1024, io::stdout());
-        let terminal = Terminal::new(CrosstermBackend::new(out))?;
-        let began = Instant::now();
-        let is_outside = false;
-        let is_ending = false;
-        let screen =
-            Self { terminal, state, inbox, desk, effects, running, began, is_outside, is_ending };
+        let screen = Self {
+            terminal: Terminal::new(CrosstermBackend::new(out))?,
+            state,
+            inbox,
+            pending,
+            effects,
+            running,
+            opened_at: Instant::now(),
+            is_outside: false,
+            is_ending: false,
+        };
         let thread = thread::Builder::new().name("screen".to_owned()).spawn(move || screen.run());
         handle.thread = Some(thread?);
-        Ok((handle, wanted))
+        Ok((handle, receiver))
     }
 
     fn run(mut self) {
-        let mut is_old = true;
-        let mut drawn = None::<Duration>;
+        let mut needs_drawing = true;
+        let mut drawn_at = None;
         loop {
-            let now = self.began.elapsed();
-            let limit = match (is_old && !self.is_outside, drawn) {
-                (true, Some(drawn)) => Some((drawn + FRAME).saturating_sub(now)),
-                (true, None) => Some(Duration::ZERO),
-                (false, _) => self.state.next_change(now).map(|at| at.saturating_sub(now)),
-            };
-            let came = self.inbox.take(limit);
-            let now = self.began.elapsed();
-            // Nothing came in time: the picture changes by itself.
-            is_old |= came.is_empty();
-            let mut is_typed = false;
-            for came in came {
-                if let Came::Terminal(event) = &came {
-                    is_typed |= terminal::is_visible(event);
-                    is_old |= is_typed;
-                } else {
-                    is_old = true;
+            let items = self.inbox.take(self.timeout(needs_drawing, drawn_at));
+            let now = self.opened_at.elapsed();
+
+            // Without an item, the time is over at which the picture changes by itself.
+            if items.is_empty() {
+                needs_drawing = true;
+            }
+            let mut has_input = false;
+            for item in items {
+                match &item {
+                    InboxItem::Terminal(event) if !terminal::is_visible(event) => {}
+                    InboxItem::Terminal(_) => {
+                        needs_drawing = true;
+                        has_input = true;
+                    }
+                    _ => needs_drawing = true,
                 }
-                if !self.take(came, now) {
+                if !self.handle(item, now) {
                     return;
                 }
             }
-            let is_time = drawn.is_none_or(|drawn| now >= drawn + FRAME);
-            if is_old && !self.is_outside && (is_typed || is_time) {
-                let state = &mut self.state;
-                if self.terminal.draw(|frame| draw(state, frame, now)).is_err() {
-                    self.end();
-                }
-                let now = self.began.elapsed();
-                (is_old, drawn) = (false, Some(now));
-                self.state.was_drawn(now);
+
+            let is_due = drawn_at.is_none_or(|drawn_at| now >= drawn_at + FRAME);
+            let may_draw = !self.is_outside && (has_input || is_due);
+            if needs_drawing && may_draw {
+                drawn_at = Some(self.draw_picture(now));
+                needs_drawing = false;
             }
         }
     }
 
-    /// Takes the items that came. `false`: the screen ends.
-    fn take(&mut self, came: Came, now: Duration) -> bool {
-        let effects = match came {
-            Came::Terminal(Event::Key(key)) if self.is_outside => {
+    /// Returns the time to wait for an item. `None`: the picture doesn't change without an item.
+    fn timeout(&self, needs_drawing: bool, drawn_at: Option<Duration>) -> Option<Duration> {
+        let now = self.opened_at.elapsed();
+        if needs_drawing && !self.is_outside {
+            let Some(drawn_at) = drawn_at else { return Some(Duration::ZERO) };
+            return Some((drawn_at + FRAME).saturating_sub(now));
+        }
+        let next_change = self.state.next_change(now)?;
+        Some(next_change.saturating_sub(now))
+    }
+
+    /// Draws the picture. Returns the time at which the picture is on the terminal.
+    fn draw_picture(&mut self, now: Duration) -> Duration {
+        let state = &mut self.state;
+        if self.terminal.draw(|frame| draw(state, frame, now)).is_err() {
+            self.end();
+        }
+        let drawn_at = self.opened_at.elapsed();
+        self.state.was_drawn(drawn_at);
+        drawn_at
+    }
+
+    /// Handles an item. Returns `false` if the screen ends.
+    fn handle(&mut self, item: InboxItem, now: Duration) -> bool {
+        let effects = match item {
+            InboxItem::Terminal(Event::Key(key)) if self.is_outside => {
                 if matches!(key.code, KeyCode::Enter | KeyCode::Esc) {
                     self.is_outside = false;
                     // The next output of the shell starts on its own line.
                     let _ = write!(io::stdout(), "\r\n");
-                    let _ = terminal::enter().and_then(|()| self.draw_anew());
+                    let _ = terminal::enter().and_then(|()| self.redraw());
                 }
                 Vec::new()
             }
-            Came::Terminal(event) => self.state.input(event, now),
-            Came::Session(event) => self.state.apply(event, now),
-            Came::Log(text) => self.state.apply(RunEvent::Notice { text }, now),
-            Came::Told(FromSession::End) => return false,
-            Came::Told(told) => self.take_told(told, now),
-            Came::Signal => {
+            InboxItem::Terminal(event) => self.state.input(event, now),
+            InboxItem::Session(event) => self.state.apply(event, now),
+            InboxItem::Log(text) => self.state.apply(RunEvent::Notice { text }, now),
+            InboxItem::Message(FromSession::End) => return false,
+            InboxItem::Message(message) => self.handle_message(message, now),
+            InboxItem::Signal => {
                 if self.is_ending {
                     terminal::restore();
                     std::process::exit(ENDED);
@@ -155,7 +184,7 @@ impl Screen {
                 self.end();
                 Vec::new()
             }
-            Came::Gone => {
+            InboxItem::Gone => {
                 self.end();
                 Vec::new()
             }
@@ -166,42 +195,42 @@ impl Screen {
         true
     }
 
-    fn take_told(&mut self, told: FromSession, now: Duration) -> Vec<ScreenEffect> {
-        match told {
+    fn handle_message(&mut self, message: FromSession, now: Duration) -> Vec<ScreenEffect> {
+        match message {
             FromSession::CommandEnded(text) => {
                 if !text.is_empty() {
-                    self.state.transcript.push_told(&text);
+                    self.state.transcript.push_output(&text);
                 }
-                return self.state.command_ended();
+                return self.state.end_command();
             }
             FromSession::Other(state) => {
                 let before = std::mem::replace(&mut self.state, *state);
-                self.state.goes_on_from(before, now);
-                return self.state.command_ended();
+                self.state.continue_from(before, now);
+                return self.state.end_command();
             }
             FromSession::Choose { text, choices, is_sudden } => {
                 self.state.open_dialog(&text, choices, is_sudden);
             }
             FromSession::Status(status) => self.state.about.status = status,
-            FromSession::Paths(wanted, paths) => self.state.offer(&wanted, &paths),
+            FromSession::Paths(path_start, paths) => self.state.offer(&path_start, &paths),
             FromSession::End => {}
         }
         Vec::new()
     }
 
     fn carry_out(&mut self, effect: ScreenEffect) {
-        // If the terminal is gone, its reader says so.
+        // If the terminal is gone, the thread that reads it sends `InboxItem::Gone`.
         match effect {
             ScreenEffect::Interrupt => self.interrupt(),
-            ScreenEffect::Reply(id, reply) => self.desk.reply(&id, reply),
-            ScreenEffect::Inform(text, answer) => self.desk.inform(&text, answer),
+            ScreenEffect::Reply(id, reply) => self.pending.reply(&id, reply),
+            ScreenEffect::Inform(text, answer) => self.pending.inform(&text, answer),
             ScreenEffect::Notify => drop(terminal::notify()),
             ScreenEffect::ShowTranscript => drop(self.show_transcript()),
             ScreenEffect::Suspend => {
                 terminal::restore();
                 let _ = interrupt::stop();
                 let _ = terminal::open().and_then(|()| terminal::catch_stderr(&self.inbox));
-                let _ = self.draw_anew();
+                let _ = self.redraw();
             }
             ScreenEffect::Leave => {
                 self.interrupt();
@@ -217,9 +246,9 @@ impl Screen {
         }
     }
 
-    /// Has the next picture drawn as a whole. `Terminal::clear` would ask the terminal where its
-    /// cursor is, and take keys for the answer.
-    fn draw_anew(&mut self) -> io::Result<()> {
+    /// Makes the next picture a whole one, without regard to the previous one. `Terminal::clear`
+    /// would ask the terminal for the place of its cursor, and take keys for the answer.
+    fn redraw(&mut self) -> io::Result<()> {
         let size = self.terminal.size()?;
         self.terminal.resize(Rect::new(0, 0, size.width, size.height))
     }
@@ -234,7 +263,8 @@ impl Screen {
 
     /// Ends the running work as interrupted, and then the chat.
     fn end(&mut self) {
-        if !std::mem::replace(&mut self.is_ending, true) {
+        if !self.is_ending {
+            self.is_ending = true;
             self.carry_out(ScreenEffect::Leave);
         }
     }
@@ -251,22 +281,22 @@ impl Screen {
 }
 
 impl ScreenHandle {
-    /// The sink for the session's events.
+    /// Returns the sink for the session's events.
     pub fn events(&self) -> SessionEvents {
         SessionEvents(Arc::clone(&self.inbox))
     }
 
-    /// The sink for found paths.
+    /// Returns the sink for paths that complete a word.
     pub fn paths(&self) -> FoundPaths {
         FoundPaths(Arc::clone(&self.inbox))
     }
 
     /// Sends another message to the screen.
-    pub fn tell(&self, told: FromSession) {
-        self.inbox.tell(told);
+    pub fn tell(&self, message: FromSession) {
+        self.inbox.add_message(message);
     }
 
-    /// A token that is cancelled when the person interrupts.
+    /// Makes a token that is cancelled when the person interrupts.
     pub fn arm(&self) -> CancellationToken {
         let token = CancellationToken::new();
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -277,7 +307,7 @@ impl ScreenHandle {
         token
     }
 
-    /// Tells that nothing runs.
+    /// Notes that nothing runs.
     pub fn disarm(&self) {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).token = None;
     }
@@ -285,7 +315,7 @@ impl ScreenHandle {
 
 impl Drop for ScreenHandle {
     fn drop(&mut self) {
-        self.inbox.tell(FromSession::End);
+        self.inbox.add_message(FromSession::End);
         if let Some(thread) = self.thread.take() {
             // A panic was reported.
             let _ = thread.join();

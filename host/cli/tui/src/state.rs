@@ -43,15 +43,15 @@ pub(crate) enum Phase {
     /// The agent waits for a message.
     Idle,
     /// A message or a command is on its way.
-    Begins,
-    /// The model was asked.
-    Asks,
-    Thinks,
-    Writes,
+    Starting,
+    /// The model has the request and hasn't answered yet.
+    Asking,
+    Thinking,
+    Writing,
     /// The model writes a call.
-    WritesCall,
+    WritingCall,
     /// Calls run.
-    Runs,
+    Running,
 }
 
 /// A choice that the session asks the person for.
@@ -63,7 +63,7 @@ pub(crate) struct Dialog {
     /// Whether no command of the person opened it.
     pub(crate) is_sudden: bool,
     /// The time from which the person can see the dialog.
-    pub(crate) since: Option<Duration>,
+    pub(crate) visible_since: Option<Duration>,
 }
 
 /// The state of the screen.
@@ -74,8 +74,10 @@ pub struct ScreenState {
     pub(crate) session: String,
     pub(crate) directory: String,
     pub(crate) model: String,
-    /// Tokens that the model can read, and tokens that it read last.
-    pub(crate) context: [u64; 2],
+    /// Tokens that the model's context can have. 0: the number is unknown.
+    context_limit: u64,
+    /// Tokens of the context that the model read last.
+    context_used: u64,
     pub(crate) phase: Phase,
     pub(crate) transcript: Transcript,
     pub(crate) questions: VecDeque<OpenQuestion>,
@@ -83,24 +85,28 @@ pub struct ScreenState {
     pub(crate) dialog: Option<Dialog>,
     pub(crate) editor: Editor,
     pub(crate) popup: Popup,
-    /// The place in the history, from its end. `None`: the typed text is new.
+    /// The recalled message as an index from the end of the history. `None`: the text is new.
     pub(crate) recalled: Option<usize>,
     /// The text that was typed before an earlier message was recalled.
     pub(crate) draft: String,
     pub(crate) spent: Spent,
     /// The tokens and the cost before this task.
-    before: Spent,
+    spent_before: Spent,
     /// Results by the confidence of filters: full, partial, fallback.
     pub(crate) filtered: [u64; 3],
     /// Calls that run.
     running: BTreeSet<String>,
-    began: Option<Duration>,
-    /// The time of the last task.
-    took: Duration,
-    asked_since: Option<Duration>,
-    asked: Duration,
+    /// The start of the task. `None`: no task runs.
+    started_at: Option<Duration>,
+    /// The duration of the last task.
+    last_task_time: Duration,
+    /// The time from which the task waits for answers of the person.
+    waiting_since: Option<Duration>,
+    /// The time in which the task waited for earlier answers.
+    waited: Duration,
+    /// The time of the last key.
     pub(crate) last_key: Duration,
-    /// When the person last wrote in the message.
+    /// The time at which the person last wrote in the message.
     pub(crate) wrote_at: Duration,
     /// Whether the terminal is large enough for the picture.
     pub(crate) is_visible: bool,
@@ -111,7 +117,7 @@ pub struct ScreenState {
 }
 
 impl ScreenState {
-    /// The state before anything happened.
+    /// Makes the state of a new screen.
     pub fn new(theme: Theme, about: About) -> Self {
         Self {
             theme,
@@ -119,7 +125,8 @@ impl ScreenState {
             session: String::new(),
             directory: String::new(),
             model: String::new(),
-            context: [0; 2],
+            context_limit: 0,
+            context_used: 0,
             phase: Phase::Idle,
             transcript: Transcript::new(theme),
             questions: VecDeque::new(),
@@ -130,13 +137,13 @@ impl ScreenState {
             recalled: None,
             draft: String::new(),
             spent: Spent::default(),
-            before: Spent::default(),
+            spent_before: Spent::default(),
             filtered: [0; 3],
             running: BTreeSet::new(),
-            began: None,
-            took: Duration::ZERO,
-            asked_since: None,
-            asked: Duration::ZERO,
+            started_at: None,
+            last_task_time: Duration::ZERO,
+            waiting_since: None,
+            waited: Duration::ZERO,
             last_key: Duration::ZERO,
             wrote_at: Duration::ZERO,
             is_visible: true,
@@ -145,68 +152,55 @@ impl ScreenState {
         }
     }
 
-    /// Applies an event. `now`: the time on a clock that only grows. Returns the effects.
+    /// Applies an event. `now` is the time on a clock that only grows. Returns the effects.
     pub fn apply(&mut self, event: RunEvent, now: Duration) -> Vec<ScreenEffect> {
         match event {
             RunEvent::Session { id, directory } => {
-                (self.session, self.directory) = (neutral_line(&id), neutral_line(&directory));
+                self.session = neutral_line(&id);
+                self.directory = neutral_line(&directory);
             }
             RunEvent::Task { text, provider, model, context } => {
-                if self.queued.front() == Some(&text) {
-                    self.queued.pop_front();
-                }
-                self.transcript.person(&text);
                 self.model = neutral_line(&format!("{provider}/{model}"));
-                self.context[0] = context;
-                (self.phase, self.before) = (Phase::Asks, self.spent);
-                (self.began, self.asked, self.asked_since) = (Some(now), Duration::ZERO, None);
+                self.context_limit = context;
+                self.start_task(&text, now);
             }
             RunEvent::TextPart { text } => {
-                self.phase = Phase::Writes;
-                self.transcript.answer(&text);
+                self.phase = Phase::Writing;
+                self.transcript.add_answer(&text);
             }
             RunEvent::ThinkingPart { text } => {
-                self.phase = Phase::Thinks;
-                self.transcript.thinking(&text);
+                self.phase = Phase::Thinking;
+                self.transcript.add_thinking(&text);
             }
-            RunEvent::CallPart { .. } => self.phase = Phase::WritesCall,
+            RunEvent::CallPart { .. } => self.phase = Phase::WritingCall,
             RunEvent::Answer { spent, .. } => {
                 self.transcript.end_answer();
-                self.context[1] = spent
-                    .input
-                    .saturating_add(spent.cache_read)
-                    .saturating_add(spent.cache_written);
+                self.context_used = read_tokens(&spent);
                 self.spent.add_all(&spent);
-                self.phase = Phase::Asks;
+                self.phase = Phase::Asking;
             }
             RunEvent::Call { id, tool, arguments } => {
-                self.phase = Phase::Runs;
+                self.phase = Phase::Running;
                 self.running.insert(id.clone());
                 let call = CallBlock::new(id, &tool, &arguments);
                 self.transcript.push(Block::Call(Box::new(call)));
             }
             RunEvent::CallOutput { id, text, left_out } => {
-                self.transcript.change_call(&id, |call| call.output(&text, left_out));
+                self.transcript.change_call(&id, |call| call.add_output(&text, left_out));
             }
             RunEvent::Question { id, call, caller, text, diff, always, .. } => {
-                self.transcript.change_call(&call, |call| call.asked(diff.as_deref()));
-                let caller = caller.as_deref();
-                return self.ask(OpenQuestion::approval(id, call, caller, &text, always), now);
+                self.transcript.change_call(&call, |call| call.set_diff(diff.as_deref()));
+                let question = OpenQuestion::approval(id, call, caller.as_deref(), &text, always);
+                return self.ask(question, now);
             }
             RunEvent::Inquiry { id, call, text, form } => {
-                return self.ask(OpenQuestion::inquiry(id, call, text, form.as_ref()), now);
+                let question = OpenQuestion::inquiry(id, call, text, form.as_ref());
+                return self.ask(question, now);
             }
             RunEvent::Answered { id, answer, by, reason } => {
-                if let Some(at) = self.questions.iter().position(|it| it.id == id)
-                    && let Some(question) = self.questions.remove(at)
-                {
+                if let Some(question) = self.close_question(&id, now) {
                     self.transcript
-                        .change_call(&question.call, |call| call.answered(answer, &by, &reason));
-                }
-                if self.questions.is_empty()
-                    && let Some(since) = self.asked_since.take()
-                {
-                    self.asked += now.saturating_sub(since);
+                        .change_call(&question.call, |call| call.add_answer(answer, &by, &reason));
                 }
             }
             RunEvent::Queued { text } => {
@@ -216,39 +210,52 @@ impl ScreenState {
             }
             RunEvent::Result { id, failed, category, text, filtered, .. } => {
                 if let Some(summary) = &filtered {
-                    let at = match summary.confidence {
-                        Confidence::Full => 0,
-                        Confidence::Partial => 1,
-                        Confidence::Fallback => 2,
-                    };
-                    self.filtered[at] += 1;
+                    let [full, partial, fallback] = &mut self.filtered;
+                    match summary.confidence {
+                        Confidence::Full => *full += 1,
+                        Confidence::Partial => *partial += 1,
+                        Confidence::Fallback => *fallback += 1,
+                    }
                 }
                 self.running.remove(&id);
                 if self.running.is_empty() {
-                    self.phase = Phase::Asks;
+                    self.phase = Phase::Asking;
                 }
                 let category = category.as_deref();
                 self.transcript.change_call(&id, |call| {
-                    call.done(failed, category, &text, filtered.as_ref());
+                    call.end(failed, category, &text, filtered.as_ref());
                 });
             }
-            RunEvent::Notice { text } => self.transcript.notice(&text),
+            RunEvent::Notice { text } => self.transcript.push_notice(&text),
             RunEvent::Ended { ending, spent, session } => {
                 let reason = neutral_line(cut(&ending.reason, MAX_REASON));
                 self.transcript.push(Block::Ended(ending.kind, reason, spent));
-                (self.spent, self.took) = (session, self.time(now));
-                self.began = None;
-                self.questions.clear();
-                self.running.clear();
-                return self.end(ending.kind);
+                self.spent = session;
+                return self.end_task(ending.kind, now);
             }
         }
         Vec::new()
     }
 
-    /// Nothing runs any more. The next message is sent. If the person interrupted, the waiting
-    /// messages come back to be changed.
-    fn end(&mut self, kind: EndKind) -> Vec<ScreenEffect> {
+    fn start_task(&mut self, text: &str, now: Duration) {
+        if self.queued.front().is_some_and(|queued| queued == text) {
+            self.queued.pop_front();
+        }
+        self.transcript.push_person(text);
+        self.phase = Phase::Asking;
+        self.spent_before = self.spent;
+        self.started_at = Some(now);
+        self.waited = Duration::ZERO;
+        self.waiting_since = None;
+    }
+
+    /// Ends the task and sends the next message. If the person interrupted, the waiting messages
+    /// go back into the prompt instead.
+    fn end_task(&mut self, kind: EndKind, now: Duration) -> Vec<ScreenEffect> {
+        self.last_task_time = self.time(now);
+        self.started_at = None;
+        self.questions.clear();
+        self.running.clear();
         self.phase = Phase::Idle;
         if kind != EndKind::Cancelled {
             return self.send_queued();
@@ -264,21 +271,33 @@ impl ScreenState {
     fn send_queued(&mut self) -> Vec<ScreenEffect> {
         match self.queued.front() {
             Some(text) => {
-                self.phase = Phase::Begins;
+                self.phase = Phase::Starting;
                 vec![ScreenEffect::Send(text.clone())]
             }
             None => Vec::new(),
         }
     }
 
-    /// A command of the person is done.
-    pub(crate) fn command_ended(&mut self) -> Vec<ScreenEffect> {
+    /// Notes that a command of the person is done. Sends the next message.
+    pub(crate) fn end_command(&mut self) -> Vec<ScreenEffect> {
         self.phase = Phase::Idle;
         self.send_queued()
     }
 
+    /// Removes an answered question. With the last one, the task goes on.
+    fn close_question(&mut self, id: &str, now: Duration) -> Option<OpenQuestion> {
+        let index = self.questions.iter().position(|question| question.id == id);
+        let question = index.and_then(|index| self.questions.remove(index));
+        if self.questions.is_empty()
+            && let Some(since) = self.waiting_since.take()
+        {
+            self.waited += now.saturating_sub(since);
+        }
+        question
+    }
+
     fn ask(&mut self, question: OpenQuestion, now: Duration) -> Vec<ScreenEffect> {
-        self.asked_since.get_or_insert(now);
+        self.waiting_since.get_or_insert(now);
         self.questions.push_back(question);
         if self.about.notify && self.has_focus != Some(true) {
             vec![ScreenEffect::Notify]
@@ -287,20 +306,22 @@ impl ScreenState {
         }
     }
 
-    /// Notes that the picture is on the terminal, with the first question.
+    /// Notes that the picture is on the terminal, with the first question and the dialog.
     pub(crate) fn was_drawn(&mut self, now: Duration) {
         if let Some(question) = self.questions.front_mut() {
-            question.since = self.is_visible.then_some(question.since.unwrap_or(now));
+            note_visible(&mut question.visible_since, self.is_visible, now);
         }
         if let Some(dialog) = &mut self.dialog {
-            dialog.since = self.is_visible.then_some(dialog.since.unwrap_or(now));
+            note_visible(&mut dialog.visible_since, self.is_visible, now);
         }
     }
 
     /// Takes over the text that the person typed in the session before.
-    pub(crate) fn goes_on_from(&mut self, before: Self, now: Duration) {
-        (self.editor, self.queued) = (before.editor, before.queued);
-        (self.has_focus, self.last_key) = (before.has_focus, now);
+    pub(crate) fn continue_from(&mut self, before: Self, now: Duration) {
+        self.editor = before.editor;
+        self.queued = before.queued;
+        self.has_focus = before.has_focus;
+        self.last_key = now;
         self.about.history = before.about.history;
     }
 
@@ -308,63 +329,82 @@ impl ScreenState {
     pub(crate) fn open_dialog(&mut self, text: &str, choices: Vec<String>, is_sudden: bool) {
         let choices = choices.iter().map(|choice| neutral_line(choice)).collect();
         let text = toolhold_core::text::neutral(text).into_owned();
-        self.dialog = Some(Dialog { text, choices, chosen: 0, is_sudden, since: None });
+        self.dialog = Some(Dialog { text, choices, chosen: 0, is_sudden, visible_since: None });
     }
 
-    /// Whether a task or a command runs.
+    /// Checks whether a task or a command runs.
     pub(crate) fn is_busy(&self) -> bool {
         self.phase != Phase::Idle
     }
 
-    /// The time of the task, without the time in which the person was asked.
+    /// Returns the time of this task or the last one, without the time in which the task waited for
+    /// the person.
     pub(crate) fn time(&self, now: Duration) -> Duration {
-        let Some(began) = self.began else { return self.took };
-        let asked = self.asked_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
-        now.saturating_sub(began).saturating_sub(self.asked + asked)
+        let Some(started_at) = self.started_at else { return self.last_task_time };
+        let mut waited = self.waited;
+        if let Some(since) = self.waiting_since {
+            waited += now.saturating_sub(since);
+        }
+        now.saturating_sub(started_at).saturating_sub(waited)
     }
 
-    /// The agent's activity, in words.
+    /// Describes the agent's activity.
     pub(crate) fn phase_in_words(&self) -> String {
         if !self.questions.is_empty() {
             return "waits for you".to_owned();
         }
         match self.phase {
             Phase::Idle => "ready".to_owned(),
-            Phase::Begins => "begins".to_owned(),
-            Phase::Asks => "asks the model".to_owned(),
-            Phase::Thinks => "thinks".to_owned(),
-            Phase::Writes => "writes".to_owned(),
-            Phase::WritesCall => "writes a call".to_owned(),
-            Phase::Runs => {
+            Phase::Starting => "begins".to_owned(),
+            Phase::Asking => "asks the model".to_owned(),
+            Phase::Thinking => "thinks".to_owned(),
+            Phase::Writing => "writes".to_owned(),
+            Phase::WritingCall => "writes a call".to_owned(),
+            Phase::Running => {
                 let calls = self.running.len();
                 format!("runs {}", toolhold_core::text::counted(calls, "call"))
             }
         }
     }
 
-    /// The part of the model's context that the last request took, in percent.
-    pub(crate) fn fill(&self) -> Option<u64> {
-        let [context, read] = self.context;
-        (context > 0 && read > 0).then(|| read.saturating_mul(100) / context)
+    /// Returns the part of the model's context that the last request took, in percent. Returns
+    /// `None` if the limit is unknown or no request was made.
+    pub(crate) fn context_fill(&self) -> Option<u64> {
+        if self.context_used == 0 {
+            return None;
+        }
+        self.context_used.saturating_mul(100).checked_div(self.context_limit)
     }
 
-    /// The part of the read tokens that came from the provider's cache, in percent.
+    /// Returns the part of the read tokens that came from the provider's cache, in percent.
     pub(crate) fn cache_hits(&self) -> Option<u64> {
-        let Spent { input, cache_read, cache_written, .. } = self.spent;
-        let read = input.saturating_add(cache_read).saturating_add(cache_written);
-        cache_read.saturating_mul(100).checked_div(read)
+        self.spent.cache_read.saturating_mul(100).checked_div(read_tokens(&self.spent))
     }
 
-    /// The answers of this task.
+    /// Returns the number of answers in this task, or in the session if no task runs.
     pub(crate) fn turns(&self) -> u64 {
-        match self.began {
-            Some(_) => self.spent.turns.saturating_sub(self.before.turns),
+        match self.started_at {
+            Some(_) => self.spent.turns.saturating_sub(self.spent_before.turns),
             None => self.spent.turns,
         }
     }
 
-    /// The whole conversation that is kept, as text.
+    /// Returns the conversation as text, without dropped parts.
     pub fn transcript_text(&self, width: usize) -> String {
         self.transcript.to_text(width, &self.session)
+    }
+}
+
+/// Returns the tokens that a model read, from the provider's cache or not.
+fn read_tokens(spent: &Spent) -> u64 {
+    spent.input.saturating_add(spent.cache_read).saturating_add(spent.cache_written)
+}
+
+/// Sets the time from which something is visible, unless it was visible before.
+fn note_visible(since: &mut Option<Duration>, is_visible: bool, now: Duration) {
+    if is_visible {
+        since.get_or_insert(now);
+    } else {
+        *since = None;
     }
 }

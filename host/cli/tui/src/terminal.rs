@@ -28,26 +28,33 @@ const NOTIFY: &[u8] = b"\x1b]9;Toolhold needs approval\x1b\\\x07";
 /// Whether the screen is open.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// The stderr from before.
+/// The stderr of the process before the screen took it.
 static STDERR: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
-/// Whether a full screen can be shown: stdin and stdout are a terminal that can move its cursor.
+/// Checks whether a full screen can be shown: stdin and stdout are a terminal that can move its
+/// cursor.
 pub fn fits() -> bool {
-    let knows = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
-    knows && io::stdin().is_terminal() && io::stdout().is_terminal()
+    let term = std::env::var_os("TERM").unwrap_or_default();
+    if term.is_empty() || term == "dumb" {
+        return false;
+    }
+    io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Takes the terminal for the screen. Mouse buttons stay the terminal's: text can be marked.
+/// Takes the terminal for the screen. The terminal keeps the mouse, so that text can be selected.
 pub(crate) fn open() -> io::Result<()> {
     restore_after_panics();
     IS_OPEN.store(true, Ordering::SeqCst);
-    let opened = enable_raw_mode().and_then(|()| {
+    let result = enable_raw_mode().and_then(|()| {
         execute!(io::stdout(), EnterAlternateScreen, EnableBracketedPaste, EnableFocusChange)
     });
-    opened.inspect_err(|_| restore())
+    if result.is_err() {
+        restore();
+    }
+    result
 }
 
-/// Gives the terminal back, if the screen has it. It can be called from anywhere, and often.
+/// Gives the terminal back, if the screen has it. Any thread can call this function, also again.
 pub fn restore() {
     if !IS_OPEN.swap(false, Ordering::SeqCst) {
         return;
@@ -69,15 +76,15 @@ pub fn restore() {
 fn restore_after_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let shown = std::panic::take_hook();
+        let show_panic = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             restore();
-            shown(panic);
+            show_panic(panic);
         }));
     });
 }
 
-/// Leaves the screen for a while, with the keys as they are.
+/// Shows the normal screen for a while. Keys still come one by one.
 pub(crate) fn leave() -> io::Result<()> {
     execute!(io::stdout(), LeaveAlternateScreen, Show)
 }
@@ -94,28 +101,29 @@ pub(crate) fn notify() -> io::Result<()> {
     out.flush()
 }
 
-/// Sends the text for stderr to the inbox: the log and messages of any crate would be written
-/// across the screen.
+/// Sends text for stderr to the inbox: log lines and messages of any crate would be written across
+/// the screen.
 pub(crate) fn catch_stderr(inbox: &Arc<Inbox>) -> io::Result<()> {
     if !io::stderr().is_terminal() {
         return Ok(());
     }
-    let before = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?;
-    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    rustix::stdio::dup2_stderr(&write)?;
-    *STDERR.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+    // Descriptors below 3 are stdin, stdout and stderr.
+    let stderr = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?;
+    let (pipe, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    rustix::stdio::dup2_stderr(&writer)?;
+    *STDERR.lock().unwrap_or_else(PoisonError::into_inner) = Some(stderr);
     let inbox = Arc::clone(inbox);
-    thread::Builder::new().name("log".to_owned()).spawn(move || pass_lines(read, &inbox))?;
+    thread::Builder::new().name("log".to_owned()).spawn(move || pass_lines(pipe, &inbox))?;
     Ok(())
 }
 
-fn pass_lines(read: OwnedFd, inbox: &Inbox) {
-    let mut lines = BufReader::new(File::from(read));
+fn pass_lines(pipe: OwnedFd, inbox: &Inbox) {
+    let mut lines = BufReader::new(File::from(pipe));
     loop {
         let mut line = Vec::new();
         match lines.by_ref().take(MAX_LOG_LINE).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return,
-            Ok(_) => inbox.log(String::from_utf8_lossy(&line).trim_end().to_owned()),
+            Ok(_) => inbox.add_log_line(String::from_utf8_lossy(&line).trim_end().to_owned()),
         }
     }
 }
@@ -130,7 +138,7 @@ pub(crate) fn read_keys(inbox: &Arc<Inbox>) -> io::Result<()> {
 fn pass_keys(inbox: &Inbox) {
     loop {
         match event::read() {
-            Ok(event) => inbox.terminal(event),
+            Ok(event) => inbox.add_terminal_event(event),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => {
                 inbox.lose_terminal();
@@ -140,7 +148,7 @@ fn pass_keys(inbox: &Inbox) {
     }
 }
 
-/// Whether an event changes the picture.
+/// Checks whether an event changes the picture.
 pub(crate) fn is_visible(event: &Event) -> bool {
     !matches!(event, Event::FocusGained | Event::FocusLost | Event::Mouse(_))
 }

@@ -34,14 +34,15 @@ pub struct Theme {
 }
 
 impl Theme {
-    /// With colours, or with bold, underlined and reversed text alone.
+    /// Makes a theme with colours, or with bold, underlined and reversed text alone.
     pub fn new(has_colours: bool) -> Self {
         Self { has_colours }
     }
 
-    /// With colours, unless `NO_COLOR` is set.
+    /// Makes a theme with colours, unless `NO_COLOR` is set.
     pub fn from_environment() -> Self {
-        Self::new(std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()))
+        let no_colour = std::env::var_os("NO_COLOR").unwrap_or_default();
+        Self::new(no_colour.is_empty())
     }
 
     pub(crate) fn style(self, role: Role) -> Style {
@@ -65,7 +66,7 @@ impl Theme {
         let style = Style::new().add_modifier(modifier);
         match colour {
             Some(colour) if self.has_colours => style.fg(colour),
-            _ => style,
+            Some(_) | None => style,
         }
     }
 }

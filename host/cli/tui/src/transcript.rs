@@ -23,9 +23,14 @@ const MAX_LINES: usize = 4000;
 /// Bytes of one text of the person or of Toolhold that are shown.
 const MAX_TEXT: usize = 32 * 1024;
 
-/// Bytes of a part of an answer after which the next paragraph starts a new block, and bytes after
-/// which the next line does.
-const PART: [usize; 2] = [1024, 4096];
+/// Bytes of a part of an answer after which the next paragraph starts a new part.
+const MIN_PART: usize = 1024;
+
+/// Bytes of a part of an answer after which the next line starts a new part.
+const MAX_PART: usize = 4096;
+
+/// Blocks around the visible ones that keep their lines.
+const NEAR_BLOCKS: usize = 50;
 
 /// Bytes of one thought that are shown: the last ones.
 const MAX_THOUGHT: usize = 4096;
@@ -39,7 +44,7 @@ pub(crate) enum Block {
     Call(Box<CallBlock>),
     Notice(String),
     /// The message of a person's command.
-    Told(String),
+    CommandOutput(String),
     Ended(EndKind, String, Spent),
 }
 
@@ -49,19 +54,27 @@ pub(crate) struct AnswerPart {
     text: String,
     /// The line that began a block of code in an earlier part.
     fence: Option<String>,
-    /// The line that began a block of code, for the next part, as far as the text is looked at.
+    /// The line that began a block of code which is open at the end of the scanned text.
     next_fence: Option<String>,
-    looked_at: usize,
+    /// Bytes of the text that were searched for fences.
+    scanned: usize,
     /// Whether the part starts in the middle of a paragraph or a list.
-    is_near: bool,
+    is_continuation: bool,
 }
 
 #[derive(Debug)]
 struct Entry {
     block: Block,
     bytes: usize,
-    /// The lines of a width.
-    laid: Option<(usize, Vec<Line<'static>>)>,
+    /// The lines, unless the block has changed.
+    layout: Option<Layout>,
+}
+
+/// The lines of a block for a width.
+#[derive(Debug)]
+struct Layout {
+    width: usize,
+    lines: Vec<Line<'static>>,
 }
 
 /// The first line that is visible.
@@ -109,72 +122,82 @@ impl Transcript {
         self.is_open = false;
         let bytes = block.bytes();
         self.bytes += bytes;
-        self.entries.push_back(Entry { block, bytes, laid: None });
-        while self.entries.len() > 1 && (self.bytes > MAX_BYTES || self.entries.len() > MAX_BLOCKS)
+        self.entries.push_back(Entry { block, bytes, layout: None });
+        while self.is_too_large()
+            && let Some(entry) = self.entries.pop_front()
         {
-            if let Some(entry) = self.entries.pop_front() {
-                self.bytes -= entry.bytes;
-                self.dropped += 1;
-            }
+            self.bytes -= entry.bytes;
+            self.dropped += 1;
         }
     }
 
-    pub(crate) fn person(&mut self, text: &str) {
+    /// Checks whether the first block has to be dropped. The last block always stays.
+    fn is_too_large(&self) -> bool {
+        let is_over_limit = self.bytes > MAX_BYTES || self.entries.len() > MAX_BLOCKS;
+        is_over_limit && self.entries.len() > 1
+    }
+
+    pub(crate) fn push_person(&mut self, text: &str) {
         self.push(Block::Person(bounded(text)));
     }
 
-    pub(crate) fn notice(&mut self, text: &str) {
+    pub(crate) fn push_notice(&mut self, text: &str) {
         self.push(Block::Notice(neutral_line(cut(text, MAX_TEXT))));
     }
 
-    pub(crate) fn push_told(&mut self, text: &str) {
-        self.push(Block::Told(bounded(text)));
+    pub(crate) fn push_output(&mut self, text: &str) {
+        self.push(Block::CommandOutput(bounded(text)));
     }
 
-    pub(crate) fn thinking(&mut self, part: &str) {
+    /// Adds a part to the thought that is the last block, or starts a thought.
+    pub(crate) fn add_thinking(&mut self, part: &str) {
         let part = neutral(part);
-        if let Some(Entry { block: Block::Thinking(text), bytes, laid }) = self.entries.back_mut() {
+        if let Some(entry) = self.entries.back_mut()
+            && let Block::Thinking(text) = &mut entry.block
+        {
             text.push_str(&part);
             if text.len() > 2 * MAX_THOUGHT {
-                let from = text.ceil_char_boundary(text.len() - MAX_THOUGHT);
-                text.drain(..from);
+                let start = text.ceil_char_boundary(text.len() - MAX_THOUGHT);
+                text.drain(..start);
             }
-            self.bytes = self.bytes + text.len() - *bytes;
-            (*bytes, *laid) = (text.len(), None);
-            return;
+            entry.note_change(&mut self.bytes);
+        } else {
+            self.push(Block::Thinking(part.into_owned()));
         }
-        self.push(Block::Thinking(part.into_owned()));
     }
 
     /// Adds a part of the answer that is being written.
-    pub(crate) fn answer(&mut self, part: &str) {
+    pub(crate) fn add_answer(&mut self, part: &str) {
         let part = neutral(part);
-        let mut rest: &str = &part;
-        while !rest.is_empty() {
-            let open = match self.entries.back_mut() {
-                Some(entry) if self.is_open => match &mut entry.block {
-                    Block::Answer(answer) => Some((answer, &mut entry.bytes, &mut entry.laid)),
-                    _ => None,
-                },
-                _ => None,
-            };
-            let Some((answer, bytes, laid)) = open else {
-                self.push(Block::Answer(AnswerPart::default()));
-                self.is_open = true;
-                continue;
-            };
+        let mut remaining: &str = &part;
+        while !remaining.is_empty() {
             // In small steps, so that a part ends soon after it has its size.
-            let (now, later) = rest.split_at(rest.ceil_char_boundary(PART[0].min(rest.len())));
-            rest = later;
-            answer.text.push_str(now);
-            let following = answer.split();
-            self.bytes = self.bytes + answer.text.len() - *bytes;
-            (*bytes, *laid) = (answer.text.len(), None);
-            if let Some(following) = following {
-                self.push(Block::Answer(following));
-                self.is_open = true;
-            }
+            let step = remaining.ceil_char_boundary(MIN_PART.min(remaining.len()));
+            let (text, later) = remaining.split_at(step);
+            remaining = later;
+            self.add_to_answer(text);
         }
+    }
+
+    /// Adds a text to the open part of the answer, and starts the next part if this one is full.
+    fn add_to_answer(&mut self, text: &str) {
+        if !self.is_open {
+            self.push_answer(AnswerPart::default());
+        }
+        let Some(entry) = self.entries.back_mut() else { return };
+        let Block::Answer(answer) = &mut entry.block else { return };
+        answer.text.push_str(text);
+        let next_part = answer.split();
+        entry.note_change(&mut self.bytes);
+        if let Some(next_part) = next_part {
+            self.push_answer(next_part);
+        }
+    }
+
+    /// Pushes a part of an answer that grows.
+    fn push_answer(&mut self, part: AnswerPart) {
+        self.push(Block::Answer(part));
+        self.is_open = true;
     }
 
     /// Notes that the answer is complete.
@@ -182,24 +205,25 @@ impl Transcript {
         self.is_open = false;
     }
 
-    /// Changes the last call with this ID. `false`: the call isn't here any more.
-    pub(crate) fn change_call(&mut self, id: &str, change: impl FnOnce(&mut CallBlock)) -> bool {
-        let found = self.entries.iter_mut().rev().find_map(|entry| match &mut entry.block {
-            Block::Call(call) if call.id == id => Some((call, &mut entry.bytes, &mut entry.laid)),
-            _ => None,
-        });
-        let Some((call, bytes, laid)) = found else { return false };
-        change(call);
-        let now = call.bytes();
-        self.bytes = self.bytes + now - *bytes;
-        (*bytes, *laid) = (now, None);
-        true
+    /// Changes the last call with this ID, unless the call was dropped.
+    pub(crate) fn change_call(&mut self, id: &str, change: impl FnOnce(&mut CallBlock)) {
+        for entry in self.entries.iter_mut().rev() {
+            if let Block::Call(call) = &mut entry.block
+                && call.id == id
+            {
+                change(call);
+                entry.note_change(&mut self.bytes);
+                return;
+            }
+        }
     }
 
     /// Shows results at length, or shortens them again.
-    pub(crate) fn turn_length(&mut self) {
+    pub(crate) fn toggle_length(&mut self) {
         self.is_long = !self.is_long;
-        self.entries.iter_mut().for_each(|entry| entry.laid = None);
+        for entry in &mut self.entries {
+            entry.layout = None;
+        }
     }
 
     /// Scrolls to the end.
@@ -211,76 +235,96 @@ impl Transcript {
         self.top.is_none()
     }
 
-    fn laid(&mut self, at: usize, width: usize) -> &[Line<'static>] {
-        let theme = self.theme;
-        let is_long = self.is_long;
-        let entry = &mut self.entries[at];
-        if entry.laid.as_ref().is_none_or(|(known, _)| *known != width) {
-            let lines = entry.block.lines(width, theme, is_long);
-            entry.laid = Some((width, lines));
+    /// Returns the lines of an entry, from its layout if that fits.
+    fn entry_lines(&mut self, index: usize, width: usize) -> &[Line<'static>] {
+        let entry = &mut self.entries[index];
+        if entry.layout.as_ref().is_some_and(|layout| layout.width != width) {
+            entry.layout = None;
         }
-        entry.laid.as_ref().map_or(&[], |(_, lines)| lines)
+        let layout = entry.layout.get_or_insert_with(|| {
+            let lines = entry.block.lines(width, self.theme, self.is_long);
+            Layout { width, lines }
+        });
+        &layout.lines
     }
 
-    /// A line that says that older blocks are gone.
-    fn gone(&self, session: &str) -> Option<Line<'static>> {
-        (self.dropped > 0).then(|| {
-            let text = format!(
-                "{} left the screen: `toolhold run sessions show {session}`",
-                counted(self.dropped, "older part")
-            );
-            Line::styled(text, self.theme.style(Role::Faint))
-        })
+    /// Returns the note that older blocks were dropped, or `None` if all blocks are here.
+    fn dropped_note(&self, session: &str) -> Option<Line<'static>> {
+        if self.dropped == 0 {
+            return None;
+        }
+        let parts = counted(self.dropped, "older part");
+        let text = format!("{parts} left the screen: `toolhold run sessions show {session}`");
+        Some(Line::styled(text, self.theme.style(Role::Faint)))
     }
 
-    /// The top from which on the end fits exactly.
+    /// Returns the top with which the end of the transcript is at the bottom of the screen.
     fn last_top(&mut self, width: usize, height: usize) -> Top {
         let mut room = height;
-        for at in (0..self.entries.len()).rev() {
-            let lines = self.laid(at, width).len();
+        for index in (0..self.entries.len()).rev() {
+            let lines = self.entry_lines(index, width).len();
             if lines >= room {
-                return Top { block: self.dropped + at as u64, line: lines - room };
+                return Top { block: self.dropped + index as u64, line: lines - room };
             }
             room -= lines;
         }
         Top { block: self.dropped, line: 0 }
     }
 
-    /// Scrolls by lines: up, if negative.
+    /// Scrolls by lines. A negative number scrolls up.
     pub(crate) fn scroll(&mut self, by: isize, width: usize, height: usize) {
-        let last = self.last_top(width, height);
-        let mut top = self.top.unwrap_or(last);
-        let mut at = usize::try_from(top.block.saturating_sub(self.dropped)).unwrap_or(0);
         if self.entries.is_empty() {
             return;
         }
-        at = at.min(self.entries.len() - 1);
-        let mut left = by.unsigned_abs();
-        while left > 0 {
-            if by < 0 {
-                let step = left.min(top.line);
-                (top.line, left) = (top.line - step, left - step);
-                if left == 0 || at == 0 {
-                    break;
-                }
-                at -= 1;
-                top.line = self.laid(at, width).len();
-            } else {
-                let lines = self.laid(at, width).len();
-                let step = left.min(lines.saturating_sub(top.line));
-                (top.line, left) = (top.line + step, left - step);
-                if top.line < lines || at + 1 >= self.entries.len() {
-                    break;
-                }
-                (at, top.line) = (at + 1, 0);
-            }
-        }
-        top.block = self.dropped + at as u64;
-        let is_last = (top.block, top.line) >= (last.block, last.line);
-        self.top = (!is_last).then_some(top);
+        let last = self.last_top(width, height);
+        let top = self.top.unwrap_or(last);
+        let distance = by.unsigned_abs();
+        let top = if by < 0 {
+            self.top_above(top, distance, width)
+        } else {
+            self.top_below(top, distance, width)
+        };
+        let is_at_end = (top.block, top.line) >= (last.block, last.line);
+        self.top = if is_at_end { None } else { Some(top) };
     }
 
-    /// The visible lines.
+    /// Returns the index of the top's entry. If the entry was dropped, that is the first one.
+    fn entry_index(&self, top: Top) -> usize {
+        let index = usize::try_from(top.block.saturating_sub(self.dropped)).unwrap_or(0);
+        index.min(self.entries.len() - 1)
+    }
+
+    fn top_above(&mut self, top: Top, distance: usize, width: usize) -> Top {
+        let mut index = self.entry_index(top);
+        let mut line = top.line;
+        let mut remaining = distance;
+        while remaining > line && index > 0 {
+            remaining -= line;
+            index -= 1;
+            line = self.entry_lines(index, width).len();
+        }
+        Top { block: self.dropped + index as u64, line: line.saturating_sub(remaining) }
+    }
+
+    fn top_below(&mut self, top: Top, distance: usize, width: usize) -> Top {
+        let mut index = self.entry_index(top);
+        let mut line = top.line;
+        let mut remaining = distance;
+        while remaining > 0 {
+            let lines = self.entry_lines(index, width).len();
+            let step = remaining.min(lines.saturating_sub(line));
+            line += step;
+            remaining -= step;
+            if line < lines || index + 1 >= self.entries.len() {
+                break;
+            }
+            index += 1;
+            line = 0;
+        }
+        Top { block: self.dropped + index as u64, line }
+    }
+
+    /// Returns the visible lines.
     pub(crate) fn visible(
         &mut self,
         width: usize,
@@ -295,20 +339,21 @@ impl Transcript {
         let mut lines = Vec::new();
         let first = usize::try_from(top.block - self.dropped).unwrap_or(0);
         if first == 0 && top.line == 0 {
-            lines.extend(self.gone(session));
+            lines.extend(self.dropped_note(session));
         }
-        let mut skip = top.line;
-        for at in first..self.entries.len() {
-            let laid = self.laid(at, width);
+
+        let mut skipped = top.line;
+        for index in first..self.entries.len() {
             let room = height.saturating_sub(lines.len());
-            let shown: Vec<_> = laid.iter().skip(skip).take(room).cloned().collect();
-            lines.extend(shown);
-            skip = 0;
+            let entry_lines = self.entry_lines(index, width);
+            lines.extend(entry_lines.iter().skip(skipped).take(room).cloned());
+            skipped = 0;
             if lines.len() >= height {
                 break;
             }
         }
-        self.forget_lines(first);
+        self.drop_layouts_far_from(first);
+
         // The end matters more than the note on older parts.
         if self.top.is_none() && lines.len() > height {
             lines.drain(..lines.len() - height);
@@ -316,23 +361,27 @@ impl Transcript {
         lines
     }
 
-    /// Drops laid-out lines far from the visible ones, if there are many.
-    fn forget_lines(&mut self, visible: usize) {
-        let laid = self.entries.iter().filter_map(|entry| entry.laid.as_ref());
-        if laid.map(|(_, lines)| lines.len()).sum::<usize>() <= MAX_LINES {
+    /// Drops layouts far from the visible block, if there are many.
+    fn drop_layouts_far_from(&mut self, visible: usize) {
+        let layouts = self.entries.iter().filter_map(|entry| entry.layout.as_ref());
+        let line_count: usize = layouts.map(|layout| layout.lines.len()).sum();
+        if line_count <= MAX_LINES {
             return;
         }
-        for (at, entry) in self.entries.iter_mut().enumerate() {
-            if at.abs_diff(visible) > 50 {
-                entry.laid = None;
+        for (index, entry) in self.entries.iter_mut().enumerate() {
+            if index.abs_diff(visible) > NEAR_BLOCKS {
+                entry.layout = None;
             }
         }
     }
 
-    /// The whole transcript as text, for a screen without this program.
+    /// Returns the transcript as text, for the normal screen.
     pub(crate) fn to_text(&self, width: usize, session: &str) -> String {
         let plain = Theme::new(false);
-        let mut text = self.gone(session).map(|line| format!("{line}\n")).unwrap_or_default();
+        let mut text = String::new();
+        if let Some(note) = self.dropped_note(session) {
+            text = format!("{note}\n");
+        }
         for entry in &self.entries {
             for line in entry.block.lines(width, plain, self.is_long) {
                 text.push_str(line.to_string().trim_end());
@@ -343,75 +392,106 @@ impl Transcript {
     }
 }
 
-/// A text that is shown.
+/// Returns the text without its end, if it is too long, and without control characters.
 fn bounded(text: &str) -> String {
     let shown = cut(text, MAX_TEXT);
     let more = match text.len() - shown.len() {
         0 => String::new(),
-        more => format!("\n[{} more]", counted(more, "byte")),
+        bytes => format!("\n[{} more]", counted(bytes, "byte")),
     };
     format!("{}{more}", neutral(shown))
+}
+
+impl Entry {
+    /// Notes that the block was changed. `total` is the number of bytes of all blocks.
+    fn note_change(&mut self, total: &mut usize) {
+        let bytes = self.block.bytes();
+        *total = *total + bytes - self.bytes;
+        self.bytes = bytes;
+        self.layout = None;
+    }
 }
 
 impl AnswerPart {
     /// Ends this part if it is long enough. Returns the next part.
     fn split(&mut self) -> Option<Self> {
         let mut end = None;
-        let mut is_near = true;
-        while let Some(length) = self.text[self.looked_at..].find('\n') {
-            let line = &self.text[self.looked_at..self.looked_at + length];
-            let fence = line.trim_start();
-            let is_fence = fence.starts_with("```") || fence.starts_with("~~~");
-            match &self.next_fence {
-                None if is_fence => self.next_fence = Some(line.to_owned()),
-                Some(open) if is_fence && fence.starts_with(&open.trim_start()[..3]) => {
-                    self.next_fence = None;
-                }
-                _ => {}
-            }
-            self.looked_at += length + 1;
-            let is_gap = line.trim().is_empty() && self.next_fence.is_none();
-            let most = if is_gap { PART[0] } else { PART[1] };
-            if self.looked_at >= most {
-                (end, is_near) = (Some(self.looked_at), !is_gap);
+        let mut is_continuation = true;
+        while let Some(length) = self.text[self.scanned..].find('\n') {
+            let line = &self.text[self.scanned..self.scanned + length];
+            let is_blank = line.trim().is_empty();
+            self.next_fence = fence_after(line, self.next_fence.take());
+            self.scanned += length + 1;
+
+            let is_paragraph_end = is_blank && self.next_fence.is_none();
+            let limit = if is_paragraph_end { MIN_PART } else { MAX_PART };
+            if self.scanned >= limit {
+                end = Some(self.scanned);
+                is_continuation = !is_paragraph_end;
                 break;
             }
         }
-        if end.is_none() && self.text.len() >= 2 * PART[1] {
-            end = Some(self.text.ceil_char_boundary(2 * PART[1]));
-            self.looked_at = self.looked_at.max(end.unwrap_or_default());
+        if end.is_none() && self.text.len() >= 2 * MAX_PART {
+            // The line is too long: the part ends in the middle of the line.
+            let middle = self.text.ceil_char_boundary(2 * MAX_PART);
+            self.scanned = self.scanned.max(middle);
+            end = Some(middle);
         }
-        let end = end.filter(|end| *end < self.text.len())?;
-        let rest = self.text.split_off(end);
-        let fence = self.next_fence.clone();
-        Some(Self { text: rest, fence: fence.clone(), next_fence: fence, looked_at: 0, is_near })
+
+        let end = end?;
+        if end == self.text.len() {
+            return None;
+        }
+        Some(Self {
+            text: self.text.split_off(end),
+            fence: self.next_fence.clone(),
+            next_fence: self.next_fence.clone(),
+            scanned: 0,
+            is_continuation,
+        })
+    }
+}
+
+/// Returns the line that began the block of code which is open after `line`. `fence` is the same
+/// before the line.
+fn fence_after(line: &str, fence: Option<String>) -> Option<String> {
+    let start = line.trim_start();
+    if !start.starts_with("```") && !start.starts_with("~~~") {
+        return fence;
+    }
+    match fence {
+        None => Some(line.to_owned()),
+        // A fence ends a block only with the characters that began the block.
+        Some(fence) if start.starts_with(&fence.trim_start()[..3]) => None,
+        Some(fence) => Some(fence),
     }
 }
 
 impl Block {
     fn bytes(&self) -> usize {
         match self {
-            Self::Person(text) | Self::Thinking(text) | Self::Notice(text) | Self::Told(text) => {
-                text.len()
-            }
+            Self::Person(text)
+            | Self::Thinking(text)
+            | Self::Notice(text)
+            | Self::CommandOutput(text) => text.len(),
             Self::Answer(answer) => answer.text.len(),
             Self::Call(call) => call.bytes(),
             Self::Ended(_, reason, _) => reason.len(),
         }
     }
 
-    /// Its lines, with a free one above it.
+    /// Lays out the block, with a free line above it.
     fn lines(&self, width: usize, theme: Theme, is_long: bool) -> Vec<Line<'static>> {
         let mut lines = vec![Line::default()];
         match self {
-            Self::Person(said) => {
+            Self::Person(message) => {
                 let mark = ("❯ ".to_owned(), theme.style(Role::Person));
-                let rest = ("  ".to_owned(), theme.style(Role::Person));
-                let piece = (said.trim_end().to_owned(), theme.style(Role::Strong));
-                lines.extend(wrap(&[piece], width, &mark, &rest, Breaks::Words));
+                let indent = ("  ".to_owned(), theme.style(Role::Person));
+                let piece = (message.trim_end().to_owned(), theme.style(Role::Strong));
+                lines.extend(wrap(&[piece], width, &mark, &indent, Breaks::Words));
             }
             Self::Answer(answer) => {
-                if answer.is_near {
+                if answer.is_continuation {
                     lines.clear();
                 }
                 if answer.text.trim().is_empty() && answer.fence.is_none() {
@@ -428,12 +508,12 @@ impl Block {
             }
             Self::Notice(notice) => {
                 let mark = ("note: ".to_owned(), theme.style(Role::Warning));
-                let rest = ("  ".to_owned(), theme.style(Role::Plain));
+                let indent = ("  ".to_owned(), theme.style(Role::Plain));
                 let piece = (notice.clone(), theme.style(Role::Plain));
-                lines.extend(wrap(&[piece], width, &mark, &rest, Breaks::Words));
+                lines.extend(wrap(&[piece], width, &mark, &indent, Breaks::Words));
             }
-            Self::Told(told) => {
-                lines.extend(text(told, theme.style(Role::Plain), width, "  ", Breaks::Words));
+            Self::CommandOutput(output) => {
+                lines.extend(text(output, theme.style(Role::Plain), width, "  ", Breaks::Words));
             }
             Self::Ended(kind, reason, spent) => {
                 let role = match kind {
@@ -442,15 +522,13 @@ impl Block {
                     _ => Role::Bad,
                 };
                 let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-                let spent = format!(
-                    "{reason} · {}, {} read, {} written",
-                    counted(spent.turns, "answer"),
-                    counted(spent.tokens().saturating_sub(spent.output), "token"),
-                    spent.output
-                );
+                let answers = counted(spent.turns, "answer");
+                let read = counted(spent.tokens().saturating_sub(spent.output), "token");
+                let written = spent.output;
+                let details = format!("{reason} · {answers}, {read} read, {written} written");
                 let pieces = [
                     (kind.in_words().to_owned(), theme.style(role)),
-                    (spent, theme.style(Role::Faint)),
+                    (details, theme.style(Role::Faint)),
                 ];
                 let none = (String::new(), theme.style(Role::Plain));
                 lines.extend(wrap(&pieces, width, &none, &none, Breaks::Words));
@@ -477,26 +555,26 @@ mod tests {
     fn ten_megabytes_without_a_line_end_are_bounded() {
         let mut transcript = transcript();
         for _ in 0..160 {
-            transcript.answer(&"word ".repeat(13 * 1024));
+            transcript.add_answer(&"word ".repeat(13 * 1024));
         }
         assert!(transcript.bytes <= MAX_BYTES && transcript.entries.len() <= MAX_BLOCKS);
         let longest = transcript.entries.iter().map(|entry| entry.bytes).max();
-        assert!(longest.is_some_and(|bytes| bytes <= 2 * PART[1] + PART[0]), "{longest:?}");
+        assert!(longest.is_some_and(|bytes| bytes <= 2 * MAX_PART + MIN_PART), "{longest:?}");
         assert_eq!(visible(&mut transcript, 5).len(), 5);
         transcript.scroll(-10_000_000, 40, 5);
         let first = visible(&mut transcript, 5);
         assert!(first[0].contains("`toolhold run sessions show id`"), "{first:?}");
-        let laid = transcript.entries.iter().filter(|entry| entry.laid.is_some()).count();
-        assert!(laid < 200, "{laid} blocks keep their lines");
+        let layouts = transcript.entries.iter().filter(|entry| entry.layout.is_some()).count();
+        assert!(layouts < 200, "{layouts} blocks keep their lines");
     }
 
     #[test]
     fn code_over_several_parts_stays_code() {
         let mut transcript = transcript();
-        transcript.answer("```rust\n");
-        (0..600).for_each(|number| transcript.answer(&format!("let x{number} = *a * *b;\n")));
-        transcript.answer("```\n\n");
-        transcript.answer(&"text\n\n".repeat(300));
+        transcript.add_answer("```rust\n");
+        (0..600).for_each(|number| transcript.add_answer(&format!("let x{number} = *a * *b;\n")));
+        transcript.add_answer("```\n\n");
+        transcript.add_answer(&"text\n\n".repeat(300));
         transcript.end_answer();
         let text = transcript.to_text(60, "id");
         assert_eq!(text.matches("= *a * *b;").count(), 600, "{text}");
@@ -506,10 +584,10 @@ mod tests {
     #[test]
     fn scrolled_up_the_same_lines_stay_while_more_comes() {
         let mut transcript = transcript();
-        (0..50).for_each(|number| transcript.notice(&format!("{number}")));
+        (0..50).for_each(|number| transcript.push_notice(&format!("{number}")));
         transcript.scroll(-30, 40, 10);
         let before = visible(&mut transcript, 10);
-        (50..90).for_each(|number| transcript.notice(&format!("{number}")));
+        (50..90).for_each(|number| transcript.push_notice(&format!("{number}")));
         assert_eq!(visible(&mut transcript, 10), before);
         transcript.scroll(1000, 40, 10);
         assert!(transcript.is_at_end());

@@ -8,16 +8,22 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use toolhold_core::text::neutral_line;
 
-use crate::complete::SHOWN;
+use crate::complete::{Popup, SHOWN};
 use crate::layout::{Breaks, columns, text, wrap};
-use crate::state::ScreenState;
-use crate::theme::Role;
+use crate::state::{Dialog, ScreenState};
+use crate::theme::{Role, Theme};
 
-/// The least columns and lines.
-const LEAST: (u16, u16) = (40, 10);
+/// The least columns of the terminal.
+const MIN_COLUMNS: u16 = 40;
 
-/// The least columns for a panel, and the panel's own columns.
-const PANEL: (u16, u16) = (110, 32);
+/// The least lines of the terminal.
+const MIN_LINES: u16 = 10;
+
+/// The least columns of a terminal that has room for the panel.
+const MIN_COLUMNS_WITH_PANEL: u16 = 110;
+
+/// The columns of the panel.
+const PANEL_COLUMNS: u16 = 32;
 
 /// Lines of the message that are shown.
 const MAX_ROWS: usize = 8;
@@ -28,41 +34,46 @@ const MAX_QUEUED: usize = 3;
 /// Draws the state. `now`: see [`ScreenState::apply`].
 pub(crate) fn draw(state: &mut ScreenState, frame: &mut Frame<'_>, now: Duration) {
     let area = frame.area();
-    state.is_visible = area.width >= LEAST.0 && area.height >= LEAST.1;
+    state.is_visible = area.width >= MIN_COLUMNS && area.height >= MIN_LINES;
     if !state.is_visible {
-        let (columns, lines) = LEAST;
-        let told =
-            format!("The terminal is too small: it needs {columns} columns and {lines} lines.");
+        let message = format!(
+            "The terminal is too small: it needs {MIN_COLUMNS} columns and {MIN_LINES} lines."
+        );
         let style = state.theme.style(Role::Plain);
-        let told = text(&told, style, usize::from(area.width), "", Breaks::Words);
-        put(frame.buffer_mut(), area, &told);
+        let lines = text(&message, style, usize::from(area.width), "", Breaks::Words);
+        put(frame.buffer_mut(), area, &lines);
         return;
     }
+
     let mut main = area;
-    let has_panel = area.width >= PANEL.0;
+    let has_panel = area.width >= MIN_COLUMNS_WITH_PANEL;
     if has_panel {
-        main.width -= PANEL.1;
-        let panel = Rect { x: main.width, width: PANEL.1, ..area };
+        main.width -= PANEL_COLUMNS;
+        let panel = Rect { x: main.width, width: PANEL_COLUMNS, ..area };
         put_panel(state, frame.buffer_mut(), panel, now);
-        // A free column before the bar.
+        // One column between the text and the bar of the panel stays free.
         main.width -= 1;
     }
+
     let bottom = bottom(state, main, has_panel, now);
-    let height = main.height.saturating_sub(bottom.height());
+    let bottom_height = bottom.height().min(main.height);
+    let top_area = Rect { height: main.height - bottom_height, ..main };
+    let bottom_area = Rect { y: main.y + top_area.height, height: bottom_height, ..main };
+
     let width = usize::from(main.width);
-    let room = usize::from(height);
-    state.shown = (width, room);
+    let height = usize::from(top_area.height);
+    state.shown = (width, height);
     let session = state.session.clone();
-    let mut lines = state.transcript.visible(width, room, &session);
+    let mut lines = state.transcript.visible(width, height, &session);
     if state.transcript.is_empty() {
         lines = welcome(state, width);
     }
+
     let buffer = frame.buffer_mut();
-    put(buffer, Rect { height, ..main }, &lines);
-    let below = Rect { y: main.y + height, height: main.height - height, ..main };
-    put(buffer, below, &bottom.lines);
-    if let Some((row, column)) = bottom.cursor {
-        frame.set_cursor_position((main.x + column, below.y + row));
+    put(buffer, top_area, &lines);
+    put(buffer, bottom_area, &bottom.lines);
+    if let Some(Cursor { row, column }) = bottom.cursor {
+        frame.set_cursor_position((main.x + column, bottom_area.y + row));
     }
 }
 
@@ -76,17 +87,22 @@ fn welcome(state: &ScreenState, width: usize) -> Vec<Line<'static>> {
     let strong = state.theme.style(Role::Strong);
     let faint = state.theme.style(Role::Faint);
     let mut lines = vec![Line::default(), Line::styled("Toolhold", strong)];
-    let told =
+    let message =
         format!("in {}\nWrite what to do. /help has the keys and commands.", state.directory);
-    lines.extend(text(&told, faint, width, "", Breaks::Words));
+    lines.extend(text(&message, faint, width, "", Breaks::Words));
     lines
 }
 
 /// The lines below the transcript.
 struct Bottom {
     lines: Vec<Line<'static>>,
-    /// Its row and column.
-    cursor: Option<(u16, u16)>,
+    cursor: Option<Cursor>,
+}
+
+/// The place of the cursor in [`Bottom::lines`].
+struct Cursor {
+    row: u16,
+    column: u16,
 }
 
 impl Bottom {
@@ -105,45 +121,15 @@ fn bottom(state: &mut ScreenState, main: Rect, has_panel: bool, now: Duration) -
         lines.push(Line::styled(more, theme.style(Role::Selected)));
     }
     lines.push(Line::styled("─".repeat(width), theme.style(Role::Faint)));
-    let is_answering = state.is_answering(now);
-    let others = state.questions.len().saturating_sub(1);
+
     if let Some(dialog) = &state.dialog {
-        lines.extend(text(&dialog.text, theme.style(Role::Plain), width, "", Breaks::Words));
-        let room = height.saturating_sub(lines.len() + 6).max(2);
-        let from = (dialog.chosen + 1).saturating_sub(room);
-        for (at, choice) in dialog.choices.iter().enumerate().skip(from).take(room) {
-            let is_chosen = at == dialog.chosen;
-            let (mark, role) =
-                if is_chosen { ("› ", Role::Selected) } else { ("  ", Role::Plain) };
-            lines.push(Line::styled(
-                format!("{mark}{}", shortened(choice, width - 2)),
-                theme.style(role),
-            ));
-        }
-        lines.truncate(height.saturating_sub(4).max(4));
-    } else if let Some(question) = state.questions.front_mut() {
-        let room = height.saturating_sub(lines.len() + 6).max(2);
-        lines.extend(question.lines(width, room, theme));
-        let hint = if is_answering {
-            question.hint(others)
-        } else if state.editor.is_empty() {
-            "…".to_owned()
-        } else {
-            "to answer, first send or delete your text".to_owned()
-        };
-        let role = if is_answering { Role::Strong } else { Role::Faint };
-        lines.push(Line::styled(shortened(&hint, width), theme.style(role)));
+        push_dialog(&mut lines, dialog, width, height, theme);
+    } else if !state.questions.is_empty() {
+        push_question(&mut lines, state, width, height, now);
     } else if state.popup.is_open() {
-        let chosen = state.popup.chosen;
-        let from = (chosen + 1).saturating_sub(SHOWN);
-        for (at, (offer, meaning)) in state.popup.offers.iter().enumerate().skip(from).take(SHOWN) {
-            let is_chosen = at == chosen;
-            let (mark, role) =
-                if is_chosen { ("› ", Role::Selected) } else { ("  ", Role::Plain) };
-            let line = format!("{mark}{offer:12} {meaning}");
-            lines.push(Line::styled(shortened(line.trim_end(), width), theme.style(role)));
-        }
+        push_popup(&mut lines, &state.popup, width, theme);
     }
+
     for message in state.queued.iter().take(MAX_QUEUED) {
         let line = format!("queued: {}", neutral_line(message));
         lines.push(Line::styled(shortened(&line, width), theme.style(Role::Faint)));
@@ -152,31 +138,107 @@ fn bottom(state: &mut ScreenState, main: Rect, has_panel: bool, now: Duration) -
         let more = format!("and {} more", state.queued.len() - MAX_QUEUED);
         lines.push(Line::styled(more, theme.style(Role::Faint)));
     }
-    let has_dialog = state.dialog.is_some();
-    let question = if has_dialog { None } else { state.questions.front() };
-    let (editor, mask) =
-        question.and_then(|question| question.typed()).unwrap_or((&state.editor, None));
-    let (rows, (row, column)) = editor.rows(width - 2, mask);
-    let room = MAX_ROWS.min(height.saturating_sub(lines.len() + 2)).max(1);
-    let from = (row + 1).saturating_sub(room);
-    let begin = lines.len();
-    for (at, text) in rows.iter().enumerate().skip(from).take(room) {
-        let mark = if at == 0 { "❯ " } else { "  " };
-        lines.push(Line::from_iter([
-            Span::styled(mark, theme.style(Role::Person)),
-            Span::styled(text.clone(), theme.style(Role::Plain)),
-        ]));
-    }
-    let row = begin + row - from;
-    let cursor =
-        if has_dialog { None } else { u16::try_from(row).ok().zip(u16::try_from(column + 2).ok()) };
+
+    let cursor = push_input(&mut lines, state, width, height);
     if !has_panel {
         lines.push(Line::styled(status(state, width, now), theme.style(Role::Faint)));
     }
     Bottom { lines, cursor }
 }
 
-/// The facts of the panel, on one line: those that fit.
+fn push_dialog(
+    lines: &mut Vec<Line<'static>>,
+    dialog: &Dialog,
+    width: usize,
+    height: usize,
+    theme: Theme,
+) {
+    lines.extend(text(&dialog.text, theme.style(Role::Plain), width, "", Breaks::Words));
+    let room = height.saturating_sub(lines.len() + 6).max(2);
+    // The chosen line is the last visible one, unless all lines before it fit.
+    let first = (dialog.chosen + 1).saturating_sub(room);
+    for (index, choice) in dialog.choices.iter().enumerate().skip(first).take(room) {
+        let (mark, role) = choice_look(index == dialog.chosen);
+        let line = format!("{mark}{}", shortened(choice, width - 2));
+        lines.push(Line::styled(line, theme.style(role)));
+    }
+    lines.truncate(height.saturating_sub(4).max(4));
+}
+
+/// Returns the mark before a choice, and the role of its text.
+fn choice_look(is_chosen: bool) -> (&'static str, Role) {
+    if is_chosen { ("› ", Role::Selected) } else { ("  ", Role::Plain) }
+}
+
+fn push_question(
+    lines: &mut Vec<Line<'static>>,
+    state: &mut ScreenState,
+    width: usize,
+    height: usize,
+    now: Duration,
+) {
+    let theme = state.theme;
+    let is_answering = state.is_answering(now);
+    let others = state.questions.len().saturating_sub(1);
+    let Some(question) = state.questions.front_mut() else { return };
+
+    let room = height.saturating_sub(lines.len() + 6).max(2);
+    lines.extend(question.lines(width, room, theme));
+    let hint = if is_answering {
+        question.hint(others)
+    } else if state.editor.is_empty() {
+        "…".to_owned()
+    } else {
+        "to answer, first send or delete your text".to_owned()
+    };
+    let role = if is_answering { Role::Strong } else { Role::Faint };
+    lines.push(Line::styled(shortened(&hint, width), theme.style(role)));
+}
+
+fn push_popup(lines: &mut Vec<Line<'static>>, popup: &Popup, width: usize, theme: Theme) {
+    let first = (popup.chosen + 1).saturating_sub(SHOWN);
+    for (index, (offer, meaning)) in popup.offers.iter().enumerate().skip(first).take(SHOWN) {
+        let (mark, role) = choice_look(index == popup.chosen);
+        let line = format!("{mark}{offer:12} {meaning}");
+        lines.push(Line::styled(shortened(line.trim_end(), width), theme.style(role)));
+    }
+}
+
+/// Adds the rows of the text that the person types. Returns `None` if no text can be typed.
+fn push_input(
+    lines: &mut Vec<Line<'static>>,
+    state: &ScreenState,
+    width: usize,
+    height: usize,
+) -> Option<Cursor> {
+    let theme = state.theme;
+    let has_dialog = state.dialog.is_some();
+    let question = if has_dialog { None } else { state.questions.front() };
+    let (editor, mask) =
+        question.and_then(|question| question.typed()).unwrap_or((&state.editor, None));
+
+    let rows = editor.rows(width - 2, mask);
+    let room = MAX_ROWS.min(height.saturating_sub(lines.len() + 2)).max(1);
+    let first = (rows.cursor_row + 1).saturating_sub(room);
+    let cursor_row = lines.len() + rows.cursor_row - first;
+    for (index, text) in rows.texts.into_iter().enumerate().skip(first).take(room) {
+        let mark = if index == 0 { "❯ " } else { "  " };
+        lines.push(Line::from_iter([
+            Span::styled(mark, theme.style(Role::Person)),
+            Span::styled(text, theme.style(Role::Plain)),
+        ]));
+    }
+
+    if has_dialog {
+        return None;
+    }
+    let row = u16::try_from(cursor_row).ok()?;
+    // The mark takes two columns.
+    let column = u16::try_from(rows.cursor_column + 2).ok()?;
+    Some(Cursor { row, column })
+}
+
+/// Formats the facts of the panel on one line. Facts that don't fit are left out.
 fn status(state: &ScreenState, width: usize, now: Duration) -> String {
     let mut line = String::new();
     for (name, value) in facts(state, now) {
@@ -193,7 +255,7 @@ fn status(state: &ScreenState, width: usize, now: Duration) -> String {
     line
 }
 
-/// The facts of the session, the most important first.
+/// Returns the names and values of facts of the session, the most important first.
 fn facts(state: &ScreenState, now: Duration) -> Vec<(&'static str, String)> {
     let spent = &state.spent;
     let mut facts = vec![("phase", state.phase_in_words())];
@@ -202,11 +264,12 @@ fn facts(state: &ScreenState, now: Duration) -> Vec<(&'static str, String)> {
     }
     let seconds = state.time(now).as_secs();
     facts.push(("time", format!("{}:{:02}", seconds / 60, seconds % 60)));
-    if let Some(fill) = state.fill() {
+    if let Some(fill) = state.context_fill() {
         facts.push(("context", format!("{fill}%")));
     }
-    let read = spent.tokens().saturating_sub(spent.output);
-    facts.push(("tokens", format!("{} in, {} out", short(read), short(spent.output))));
+    let read = short(spent.tokens().saturating_sub(spent.output));
+    let written = short(spent.output);
+    facts.push(("tokens", format!("{read} in, {written} out")));
     if let Some(hits) = state.cache_hits() {
         facts.push(("cache", format!("{hits}%")));
     }
@@ -219,7 +282,7 @@ fn facts(state: &ScreenState, now: Duration) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// A number in a few digits.
+/// Formats a number in a few digits.
 fn short(number: u64) -> String {
     match number {
         0..10_000 => number.to_string(),
@@ -239,9 +302,9 @@ fn put_panel(state: &ScreenState, buffer: &mut Buffer, area: Rect, now: Duration
     let width = usize::from(inner.width);
     let mut lines = vec![Line::styled("Toolhold", theme.style(Role::Strong)), Line::default()];
     for (name, value) in facts(state, now) {
-        let first = (format!("{name:9}"), faint);
-        let rest = (" ".repeat(9), faint);
-        lines.extend(wrap(&[(value, plain)], width, &first, &rest, Breaks::Anywhere));
+        let label = (format!("{name:9}"), faint);
+        let indent = (" ".repeat(9), faint);
+        lines.extend(wrap(&[(value, plain)], width, &label, &indent, Breaks::Anywhere));
     }
     lines.push(Line::default());
     lines.extend(text(&state.directory, faint, width, "", Breaks::Anywhere));
@@ -249,7 +312,7 @@ fn put_panel(state: &ScreenState, buffer: &mut Buffer, area: Rect, now: Duration
     put(buffer, inner, &lines);
 }
 
-/// The text, cut to the columns.
+/// Cuts the text to the columns, with an ellipsis at the end.
 fn shortened(text: &str, width: usize) -> String {
     use unicode_segmentation::UnicodeSegmentation;
     if columns(text) <= width {
@@ -259,6 +322,7 @@ fn shortened(text: &str, width: usize) -> String {
     let mut column = 0;
     for grapheme in text.graphemes(true) {
         column += columns(grapheme);
+        // The ellipsis takes a column.
         if column + 1 > width {
             break;
         }
@@ -268,7 +332,7 @@ fn shortened(text: &str, width: usize) -> String {
 }
 
 impl ScreenState {
-    /// The facts of the panel, each on a line.
+    /// Formats the facts of the panel, each on a line.
     pub(crate) fn in_words(&self) -> String {
         let facts = facts(self, self.last_key);
         facts.iter().map(|(name, value)| format!("{name:9} {value}\n")).collect()
