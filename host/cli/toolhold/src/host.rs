@@ -20,10 +20,10 @@ use crate::options::Options;
 use crate::progress;
 use crate::style::{note, warn};
 
-/// Ignored keys of the working directory's file that are named.
+/// Number of ignored keys that are named.
 const MAX_NOTICES: usize = 4;
 
-/// The configuration in force. Ignored keys of the working directory's file are reported.
+/// Loads the configuration. Warns about ignored keys of the working directory's file.
 pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Config, Error> {
     let loaded = config::load(folders, &options.inputs()?).map_err(HostError::from)?;
     for renamed in &loaded.renamed {
@@ -35,30 +35,28 @@ pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Config, Error
     Ok(loaded)
 }
 
-/// Reports which settings of an untrusted file were ignored: at most a few lines.
+/// Warns about the ignored settings of an untrusted file, in a few lines.
 fn warn_about_ignored(project: &Project) -> std::io::Result<()> {
     let ignored = project.ignored();
-    for ignored in ignored.iter().take(MAX_NOTICES) {
-        warn(&ignored.to_string())?;
+    if ignored.is_empty() {
+        return Ok(());
+    }
+    for key in ignored.iter().take(MAX_NOTICES) {
+        warn(&key.to_string())?;
     }
     if ignored.len() > MAX_NOTICES {
-        warn(&format!(
-            "{} of this file ignored too",
-            counted(ignored.len() - MAX_NOTICES, "more key")
-        ))?;
+        let more = counted(ignored.len() - MAX_NOTICES, "more key");
+        warn(&format!("{more} of this file ignored too"))?;
     }
-    if !ignored.is_empty() {
-        let since = if project.standing == ProjectTrust::Changed {
-            "; the file has changed since you trusted it"
-        } else {
-            ""
-        };
-        writeln!(
-            anstream::stderr(),
-            "  `toolhold trust` shows these keys and asks whether to apply them{since}"
-        )?;
-    }
-    Ok(())
+    let change = if project.standing == ProjectTrust::Changed {
+        "; the file has changed since you trusted it"
+    } else {
+        ""
+    };
+    writeln!(
+        anstream::stderr(),
+        "  `toolhold trust` shows these keys and asks whether to apply them{change}"
+    )
 }
 
 /// Builds the host for `options` and runs something with it.
@@ -74,15 +72,14 @@ pub(crate) fn run<T>(
     })
 }
 
-/// Runs a future to its end. Doesn't wait for tasks that it leaves behind: one may be stuck in a
-/// system call.
+/// Runs a future to its end. Doesn't wait for tasks that the future leaves behind, because a task
+/// may be stuck in a system call.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     block_on_reactor(Builder::new_multi_thread().worker_threads(2), work)
 }
 
-/// Runs a future and all its tasks, except for blocking ones, on this thread. For one client behind
-/// a pipe: its messages are read, handled and answered in one place, without waking another thread,
-/// which would take longer than most calls.
+/// Runs a future and all its tasks, except for blocking ones, on this thread. A server for one
+/// client behind a pipe uses this function: waking another thread would take longer than most calls.
 pub(crate) fn block_on_this_thread<T>(
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
@@ -114,8 +111,8 @@ pub(crate) async fn build(
     Ok(host)
 }
 
-/// Builds a host for one call. A person gets none of the filters that only shorten answers for
-/// models: they take time to load.
+/// Builds a host for one call. If a person makes the call, the plugin with filters for models is
+/// left out, because loading takes time.
 pub(crate) async fn build_for_call(
     options: &Options,
     folders: Folders,
@@ -124,12 +121,11 @@ pub(crate) async fn build_for_call(
     for_model: bool,
 ) -> Result<Host, HostError> {
     const FILTERS: &str = "filters";
-    let replaced = loaded.values.plugins.values().any(|plugin| plugin.replaces == FILTERS);
-    let needed: Vec<Builtin> = toolhold_builtins::all()
-        .iter()
-        .filter(|builtin| for_model || replaced || builtin.name != FILTERS)
-        .copied()
-        .collect();
+    let is_replaced = loaded.values.plugins.values().any(|plugin| plugin.replaces == FILTERS);
+    let mut builtins: Vec<Builtin> = toolhold_builtins::all().to_vec();
+    if !for_model && !is_replaced {
+        builtins.retain(|builtin| builtin.name != FILTERS);
+    }
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
     let front_end = "toolhold call";
     let skills = OfferedSkills::find(&loaded, &folders)?;
@@ -137,10 +133,10 @@ pub(crate) async fn build_for_call(
     let directory = config::working_directory()?;
     let builder =
         builder_in(directory, options, folders, loaded, &servers, &skills, front_end, Some(tool))?;
-    start(observed(builder.builtins(&needed).only_for(tool), telemetry)).await
+    start(observed(builder.builtins(&builtins).only_for(tool), telemetry)).await
 }
 
-/// Adds traces and metrics of the calls, if they are sent.
+/// Adds an observer that sends traces and metrics of the calls, if the configuration has one.
 pub(crate) fn observed(builder: HostBuilder, telemetry: Option<Arc<Telemetry>>) -> HostBuilder {
     match telemetry {
         Some(telemetry) => builder.observer(telemetry),
@@ -153,8 +149,8 @@ async fn start(builder: HostBuilder) -> Result<Host, HostError> {
         .await
 }
 
-/// The builder of the host. `servers`: the upstream servers of this process, which may run already.
-/// `front_end`: the command, for the record.
+/// Makes the builder of the host. `servers` are the upstream servers of this process, which may run
+/// already. `front_end` is the command, for the audit log.
 pub(crate) fn builder(
     options: &Options,
     folders: Folders,
@@ -169,7 +165,8 @@ pub(crate) fn builder(
     Ok(builder.builtins(toolhold_builtins::all()))
 }
 
-/// The builder in a directory, without the built-in plugins. `tool`: the only tool that is called.
+/// Makes the builder in a directory, without the built-in plugins. `tool` is the only tool that is
+/// called.
 #[expect(clippy::too_many_arguments, reason = "each is another part of the host")]
 pub(crate) fn builder_in(
     directory: PathBuf,
@@ -186,17 +183,22 @@ pub(crate) fn builder_in(
     let providers = capability_providers(&loaded, &folders, &directory, front_end);
     let readable = skills.skills.readable.clone();
     let skills = skills.provider(&loaded, &folders, &directory)?;
-    let builder = Host::builder()
+
+    let mut builder = Host::builder()
         .config(loaded)
         .folders(folders)
         .working_directory(directory)
         .front_end(front_end)
         .capability_providers(providers)
         .readable(&readable);
-    let builder = match reviewer {
-        Some(reviewer) => builder.reviewer(Arc::new(reviewer)),
-        None => builder,
-    };
-    let builder = skills.into_iter().chain(servers).fold(builder, HostBuilder::provider);
-    Ok(options.plugin.iter().fold(builder, |builder, file| builder.plugin_file(file.clone())))
+    if let Some(reviewer) = reviewer {
+        builder = builder.reviewer(Arc::new(reviewer));
+    }
+    for provider in skills.into_iter().chain(servers) {
+        builder = builder.provider(provider);
+    }
+    for file in &options.plugin {
+        builder = builder.plugin_file(file.clone());
+    }
+    Ok(builder)
 }

@@ -83,59 +83,70 @@ fn main() {
         Ok(arguments) => arguments,
         Err(error) => {
             // The reader of the help may be gone; the exit code is still right.
-            let _ = if error.use_stderr() && wants_json() {
-                error::print_json(
-                    Exit::Usage,
-                    error.to_string().trim_end().trim_start_matches("error: "),
-                )
-            } else {
-                error.print()
-            };
+            let _ = print_help_or_error(&error);
             std::process::exit(error.exit_code());
         }
     };
-    let exit = run(arguments).unwrap_or_else(|error| {
-        let (exit, message) = error.end();
-        if let Some(message) = message {
-            // If stderr is closed, only the exit code is left.
-            let _ = if wants_json() {
-                error::print_json(exit, &message)
-            } else {
-                writeln!(anstream::stderr(), "{}", Message("error", &message))
-            };
+
+    let mut exit = match run(arguments) {
+        Ok(exit) => exit,
+        Err(error) => {
+            let (exit, message) = error.end();
+            if let Some(message) = message {
+                // If stderr is closed, only the exit code is left.
+                let _ = print_error(exit, &message);
+            }
+            exit
         }
-        exit
-    });
-    let flushed = std::io::stdout().flush().map_err(Error::from);
-    let exit = flushed.map_or_else(|error| error.end().0.max(exit), |()| exit);
+    };
+    if let Err(error) = std::io::stdout().flush() {
+        let (exit_of_flush, _) = Error::from(error).end();
+        exit = exit.max(exit_of_flush);
+    }
+
     toolhold_export::flush_telemetry(LAST_SENDING);
     // Exits without returning: a thread that is stuck in a system call must not keep the process.
     std::process::exit(exit.code());
 }
 
+/// Prints the help that the command line asks for, or its error.
+fn print_help_or_error(error: &clap::Error) -> std::io::Result<()> {
+    if error.use_stderr() && wants_json() {
+        let message = error.to_string();
+        error::print_json(Exit::Usage, message.trim_end().trim_start_matches("error: "))
+    } else {
+        error.print()
+    }
+}
+
+fn print_error(exit: Exit, message: &str) -> std::io::Result<()> {
+    if wants_json() {
+        error::print_json(exit, message)
+    } else {
+        writeln!(anstream::stderr(), "{}", Message("error", message))
+    }
+}
+
 fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
-    // The command prints the same as the warnings by itself.
-    let tells = matches!(
-        command,
+    let default_level = match command {
+        // The report contains the output of the tested component.
+        Command::Plugin(PluginCommand::Author(AuthorCommand::Test { .. })) => LevelFilter::OFF,
+        // These commands print the warnings themselves.
         Command::Config(ConfigCommand::Check { .. })
-            | Command::Filter(FilterCommand::List { .. } | FilterCommand::Test { .. })
-    );
-    let usual =
-        if matches!(command, Command::Plugin(PluginCommand::Author(AuthorCommand::Test { .. }))) {
-            // The report has the output of a tested component.
-            LevelFilter::OFF
-        } else if tells {
+        | Command::Filter(FilterCommand::List { .. } | FilterCommand::Test { .. }) => {
             LevelFilter::ERROR
-        } else {
-            LevelFilter::WARN
-        };
-    log(options.log, usual, options.log_format)?;
-    let needs_no_lock =
-        matches!(command, Command::Generate(_) | Command::Demo(_) | Command::Doctor(_));
-    if let (false, Ok(folders)) = (needs_no_lock, Folders::from_environment()) {
-        // A bundle whose installation was ended half-way is in force as a whole from here on.
+        }
+        _ => LevelFilter::WARN,
+    };
+    start_log(options.log, default_level, options.log_format)?;
+
+    let needs_lock =
+        !matches!(command, Command::Generate(_) | Command::Demo(_) | Command::Doctor(_));
+    if needs_lock && let Ok(folders) = Folders::from_environment() {
+        // If the installation of a bundle was interrupted, the whole bundle applies from here on.
         PluginApprovals::open(&folders).finish()?;
     }
+
     match command {
         Command::Call(call) => call::run(&call, &options),
         Command::Run(arguments) => agent::command::run(&arguments, &options),
@@ -168,8 +179,8 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     }
 }
 
-/// Whether the command line asks for JSON. Searched in the words themselves, since they may be
-/// invalid.
+/// Checks whether the command line has `--json`. The command line may be invalid, so its parsed
+/// form can't answer that.
 fn wants_json() -> bool {
     std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }
@@ -183,30 +194,35 @@ fn allow_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Sends the log to stderr: at the level of `--log` or `TOOLHOLD_LOG`, otherwise at the `usual`
-/// level, as text or as JSON.
-fn log(flag: Option<LevelFilter>, usual: LevelFilter, format: LogFormat) -> Result<(), Error> {
-    let variable = std::env::var("TOOLHOLD_LOG").ok().filter(|level| !level.is_empty());
-    let level = match (flag, variable) {
-        (Some(level), _) => level,
-        (None, None) => usual,
-        (None, Some(level)) => level.parse().map_err(|_| {
+/// Sends the log to stderr, as text or as JSON. The level is that of `--log`, that of
+/// `TOOLHOLD_LOG`, or the default.
+fn start_log(
+    flag: Option<LevelFilter>,
+    default: LevelFilter,
+    format: LogFormat,
+) -> Result<(), Error> {
+    let variable = std::env::var("TOOLHOLD_LOG").unwrap_or_default();
+    let level = match flag {
+        Some(level) => level,
+        None if variable.is_empty() => default,
+        None => variable.parse().map_err(|_| {
             Error::Usage(format!(
-                "TOOLHOLD_LOG={level}: the level must be off, error, warn, info, debug or trace"
+                "TOOLHOLD_LOG={variable}: the level must be off, error, warn, info, debug or trace"
             ))
         })?,
     };
-    // The protocol's crate warns about each error answer, which the audit has too, and prints
-    // Rust's values at `info`.
+
+    // The crate of the protocol warns about each error answer, which the audit log contains too,
+    // and prints values of Rust at `info`.
     let is_terse = level == LevelFilter::WARN || level == LevelFilter::INFO;
-    let of_protocol = if is_terse { LevelFilter::ERROR } else { level };
-    // Calls that need an unreachable server report it.
-    let of_clients = if is_terse { LevelFilter::OFF } else { level };
+    let protocol_level = if is_terse { LevelFilter::ERROR } else { level };
+    // Calls that need an unreachable server report that server.
+    let client_level = if is_terse { LevelFilter::OFF } else { level };
     let levels = Targets::new()
         .with_default(level)
-        .with_target("rmcp", of_protocol)
-        .with_target("rmcp::transport::worker", of_clients)
-        .with_target("rmcp::transport::streamable_http_client", of_clients);
+        .with_target("rmcp", protocol_level)
+        .with_target("rmcp::transport::worker", client_level)
+        .with_target("rmcp::transport::streamable_http_client", client_level);
     let lines = tracing_subscriber::fmt::layer().with_ansi(false);
     let lines = match format {
         LogFormat::Text => lines.with_writer(anstream::stderr).event_format(LogLine).boxed(),

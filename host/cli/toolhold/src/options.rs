@@ -46,20 +46,19 @@ pub(crate) enum LogFormat {
 }
 
 impl Options {
-    /// The user's configuration file, which may not exist yet.
+    /// Returns the user's configuration file, which may not exist yet.
     pub(crate) fn config_file(&self, folders: &Folders) -> PathBuf {
         self.config.clone().unwrap_or_else(|| folders.config_file())
     }
 
-    /// The settings from the command line and the environment.
+    /// Returns the settings from the command line and the environment.
     pub(crate) fn inputs(&self) -> Result<Inputs, HostError> {
         let read_write = self.allow.iter().map(|path| (path.clone(), PathAccess::ReadWrite));
         let read = self.allow_read.iter().map(|path| (path.clone(), PathAccess::Read));
-        Ok(Inputs {
-            file: self.config.clone(),
-            settings: self.set.clone(),
-            allow: read_write.chain(read).collect(),
-            ..Inputs::from_environment()?
-        })
+        let mut inputs = Inputs::from_environment()?;
+        inputs.file.clone_from(&self.config);
+        inputs.settings.clone_from(&self.set);
+        inputs.allow = read_write.chain(read).collect();
+        Ok(inputs)
     }
 }

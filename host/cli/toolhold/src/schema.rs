@@ -5,92 +5,98 @@ use serde_json::Value;
 /// An argument of a tool.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Argument {
-    /// Its name.
     pub(crate) name: String,
-    /// Its type: `text`, `whole number`, `content|files|count`.
+    /// The type, such as `text`, `whole number` or `content|files|count`.
     pub(crate) takes: String,
-    /// Whether it is required.
     pub(crate) required: bool,
-    /// Its default, if the schema names one.
+    /// The default, if the schema names one.
     pub(crate) default: Option<String>,
-    /// Its description on one line.
+    /// The description on one line.
     pub(crate) description: String,
 }
 
 /// Largest depth of references: plugins write the schemas.
 const MAX_DEPTH: usize = 8;
 
-/// The arguments in a tool's input schema, the required ones first.
+/// Returns the arguments in a tool's input schema, the required ones first.
 pub(crate) fn arguments(schema: &Value) -> Vec<Argument> {
-    let properties = schema["properties"].as_object().into_iter().flatten();
-    let mut arguments: Vec<Argument> = properties
-        .map(|(name, property)| Argument {
+    let Some(properties) = schema["properties"].as_object() else { return Vec::new() };
+    let mut arguments = Vec::new();
+    for (name, property) in properties {
+        let default = match &property["default"] {
+            Value::Null => None,
+            default => Some(default.to_string()),
+        };
+        let description = property["description"].as_str().unwrap_or_default();
+        let words: Vec<&str> = description.split_whitespace().collect();
+        arguments.push(Argument {
             name: name.clone(),
             takes: type_text(property, schema, 0),
             required: is_required(name, schema),
-            default: property.get("default").filter(|value| !value.is_null()).map(Value::to_string),
-            description: property["description"]
-                .as_str()
-                .unwrap_or_default()
-                .split_whitespace()
-                .collect::<Vec<_>>()
-                .join(" "),
-        })
-        .collect();
+            default,
+            description: words.join(" "),
+        });
+    }
     arguments.sort_by_key(|argument| !argument.required);
     arguments
 }
 
 fn is_required(name: &str, schema: &Value) -> bool {
-    schema["required"].as_array().is_some_and(|names| names.iter().any(|required| required == name))
+    let Some(required) = schema["required"].as_array() else { return false };
+    required.iter().any(|other| other == name)
 }
 
+/// Describes the type of a schema. `root` is the schema that references lead into.
 fn type_text(schema: &Value, root: &Value, depth: usize) -> String {
     if depth > MAX_DEPTH {
         return "anything".to_owned();
     }
-    if let Some(pointer) = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'))
+    if let Some(reference) = schema["$ref"].as_str()
+        && let Some(pointer) = reference.strip_prefix('#')
     {
-        return root
-            .pointer(pointer)
-            .map_or_else(|| "anything".to_owned(), |target| type_text(target, root, depth + 1));
+        return match root.pointer(pointer) {
+            Some(target) => type_text(target, root, depth + 1),
+            None => "anything".to_owned(),
+        };
     }
     if let Some(values) = schema["enum"].as_array() {
-        return values
-            .iter()
-            .filter(|value| !value.is_null())
-            .map(literal)
-            .collect::<Vec<_>>()
-            .join("|");
+        let literals = values.iter().filter(|value| !value.is_null()).map(literal);
+        return literals.collect::<Vec<_>>().join("|");
     }
     if let Some(value) = schema.get("const") {
         return literal(value);
     }
-    let mut forms: Vec<String> = match &schema["type"] {
-        Value::String(name) => vec![named(name, schema, root, depth)],
+
+    let mut types: Vec<String> = match &schema["type"] {
+        Value::String(name) => vec![named_type(name, schema, root, depth)],
         Value::Array(names) => names
             .iter()
             .filter_map(Value::as_str)
-            .map(|name| named(name, schema, root, depth))
+            .map(|name| named_type(name, schema, root, depth))
             .collect(),
         _ => Vec::new(),
     };
     for key in ["anyOf", "oneOf"] {
-        let others =
-            schema[key].as_array().into_iter().flatten().filter(|form| form["type"] != "null");
-        forms.extend(others.map(|form| type_text(form, root, depth + 1)));
+        for alternative in schema[key].as_array().into_iter().flatten() {
+            if alternative["type"] != "null" {
+                types.push(type_text(alternative, root, depth + 1));
+            }
+        }
     }
     // A nullable argument is simply optional.
-    forms.retain(|form| form != "null");
-    forms.dedup();
-    if forms.is_empty() { "anything".to_owned() } else { forms.join("|") }
+    types.retain(|name| name != "null");
+    types.dedup();
+    if types.is_empty() { "anything".to_owned() } else { types.join("|") }
 }
 
 fn literal(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    match value.as_str() {
+        Some(text) => text.to_owned(),
+        None => value.to_string(),
+    }
 }
 
-fn named(name: &str, schema: &Value, root: &Value, depth: usize) -> String {
+fn named_type(name: &str, schema: &Value, root: &Value, depth: usize) -> String {
     match name {
         "string" => "text".to_owned(),
         "integer" => "whole number".to_owned(),

@@ -85,7 +85,7 @@ pub(crate) async fn make(options: &Options, around: &Surroundings<'_>) -> Result
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
     // The agent's own text lists them.
     let skills = OfferedSkills { skills: Arc::clone(&around.skills), are_listed: false };
-    skills::tell(&skills).map_err(HostError::io("writing to stderr"))?;
+    skills::print_notices(&skills).map_err(HostError::io("writing to stderr"))?;
     let front_end = around.front_end;
     let servers = Servers::new(front_end);
     let directory = around.directory.to_owned();

@@ -16,27 +16,27 @@ use crate::style::warn;
 
 /// Grants a directory or a host.
 pub(crate) fn run(arguments: &AllowArguments, options: &Options) -> Result<Exit, Error> {
-    let own = own_file(options)?;
+    let folders = folders_of_own_file(options)?;
     if let Some(path) = &arguments.directory {
-        directory(path, arguments.read, &own)?;
+        grant_directory(path, arguments.read, &folders)?;
     }
     if let Some(name) = &arguments.host {
-        host(name, &own)?;
+        grant_host(name, &folders)?;
     }
     Ok(Exit::Success)
 }
 
-fn directory(directory: &Path, is_read_only: bool, own: &Folders) -> Result<(), Error> {
+fn grant_directory(directory: &Path, is_read_only: bool, folders: &Folders) -> Result<(), Error> {
     let here = config::working_directory()?;
-    let real = init::folder_at(&here.join(directory), own, &here).map_err(|error| {
+    let real = init::folder_at(&here.join(directory), folders, &here).map_err(|error| {
         Error::Usage(format!("{} can't be granted: {error}", shown::path(directory)))
     })?;
-    let (access, may) = if is_read_only {
+    let (access, verbs) = if is_read_only {
         (PathAccess::Read, "read")
     } else {
         (PathAccess::ReadWrite, "read and write")
     };
-    let file = insert::directory(own, &real, access)?;
+    let file = insert::directory(folders, &real, access)?;
     if std::env::home_dir().is_some_and(|home| home.starts_with(&real)) {
         warn(
             "your home contains keys, passwords and your shell's history, and every tool may see \
@@ -45,7 +45,7 @@ fn directory(directory: &Path, is_read_only: bool, own: &Folders) -> Result<(), 
     }
     writeln!(
         anstream::stdout(),
-        "File tools may now {may} {}, and so may commands, unless [tools.shell] has its own \
+        "File tools may now {verbs} {}, and so may commands, unless [tools.shell] has its own \
          `allowed_paths`.\nWritten to {}.",
         neutral_line(&real),
         shown::path(&file)
@@ -53,8 +53,8 @@ fn directory(directory: &Path, is_read_only: bool, own: &Folders) -> Result<(), 
     Ok(())
 }
 
-fn host(name: &str, own: &Folders) -> Result<(), Error> {
-    let file = insert::host(own, name)?;
+fn grant_host(name: &str, folders: &Folders) -> Result<(), Error> {
+    let file = insert::host(folders, name)?;
     writeln!(
         anstream::stdout(),
         "The web tools may now reach {} without asking.\nWritten to {}.",
@@ -64,17 +64,20 @@ fn host(name: &str, own: &Folders) -> Result<(), Error> {
     Ok(())
 }
 
-/// The folders, if the user's own file counts.
-pub(crate) fn own_file(options: &Options) -> Result<Folders, Error> {
-    let own = Folders::from_environment()?;
-    let file = options.config_file(&own);
-    if file == own.config_file() {
-        Ok(own)
-    } else {
+/// Returns Toolhold's folders.
+///
+/// # Errors
+///
+/// The command line names another file than the user's own `toolhold.toml`.
+pub(crate) fn folders_of_own_file(options: &Options) -> Result<Folders, Error> {
+    let folders = Folders::from_environment()?;
+    let file = options.config_file(&folders);
+    if file != folders.config_file() {
         let file = shown::path(&file);
-        Err(Error::Usage(format!(
+        return Err(Error::Usage(format!(
             "this command changes only your own toolhold.toml, and {file} is used instead; add the \
              line to that file yourself"
-        )))
+        )));
     }
+    Ok(folders)
 }

@@ -45,12 +45,11 @@ pub(super) fn run(from: &Path, yes: bool, options: &Options) -> Result<Exit, Err
         }
     }
     if in_place {
-        changed_file::change(&to, false, |now| {
-            if now == migration.before {
-                Ok(migration.after.clone())
-            } else {
-                Err("the file was changed in the meantime")
+        changed_file::change(&to, false, |current| {
+            if current != migration.before {
+                return Err("the file was changed in the meantime");
             }
+            Ok(migration.after.clone())
         })?;
     } else {
         new_file::create(&to, &migration.after)?;
@@ -59,12 +58,15 @@ pub(super) fn run(from: &Path, yes: bool, options: &Options) -> Result<Exit, Err
     Ok(Exit::Success)
 }
 
-/// Whether two paths lead to the same file.
+/// Checks whether two paths lead to the same file, which exists.
 fn is_same(one: &Path, other: &Path) -> bool {
-    one.canonicalize().ok().is_some_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
 }
 
-/// The difference, the keys with new names, and what is left out.
+/// Prints the difference, the keys with new names, and the keys that are left out.
 fn show(migration: &Migration, from: &Path, to: &Path) -> Result<(), Error> {
     let mut out = anstream::stdout();
     let diff = TextDiff::from_lines(migration.before.as_str(), migration.after.as_str());
@@ -86,9 +88,10 @@ fn list(
     if !pairs.is_empty() {
         writeln!(out, "\n{STRONG}{title}{STRONG:#}")?;
     }
-    pairs.iter().try_for_each(|(key, other)| {
+    for (key, other) in pairs {
         let key = neutral_line(key);
         let other = neutral_line(other);
-        writeln!(out, "  {key}{FAINT}{between}{FAINT:#}{other}")
-    })
+        writeln!(out, "  {key}{FAINT}{between}{FAINT:#}{other}")?;
+    }
+    Ok(())
 }

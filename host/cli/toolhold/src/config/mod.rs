@@ -74,67 +74,77 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
             return Ok(Exit::Host);
         }
     };
-    let mut refused = grants(&loaded, &folders, &working_directory);
-    let serve = toolhold_mcp_server::problems(&loaded.values.serve);
-    let place = format!("The settings are in {}.", loaded.own_table("serve"));
-    refused
-        .extend((!serve.is_empty()).then(|| [serve, vec![place]].concat()).into_iter().flatten());
-    if !refused.is_empty() {
-        writeln!(anstream::stderr(), "{}", refused.join("\n"))?;
+    let mut errors = grant_errors(&loaded, &folders, &working_directory);
+    let serve_errors = toolhold_mcp_server::problems(&loaded.values.serve);
+    if !serve_errors.is_empty() {
+        errors.extend(serve_errors);
+        errors.push(format!("The settings are in {}.", loaded.own_table("serve")));
+    }
+    if !errors.is_empty() {
+        writeln!(anstream::stderr(), "{}", errors.join("\n"))?;
         return Ok(Exit::Host);
     }
-    // Only a host knows which names exist.
-    let of_host = loaded.clone();
-    let own = folders.clone();
-    let mut unknown = host::block_on(async {
-        Ok(host::build(options, own, of_host, "toolhold call").await?.unknown_names())
-    })?;
-    let missing = loaded.missing_directories(&folders, &working_directory);
-    unknown.extend(missing.iter().map(ToString::to_string));
-    let review = &loaded.values.tools.adversarial_policy;
-    if review.enabled && review.provider.is_empty() {
-        let place = loaded.place("tools.adversarial_policy.enabled");
-        unknown.push(format!(
-            "[tools.adversarial_policy] has no `provider`, so every call is denied ({place})"
-        ));
-    }
+
+    let missing = missing_things(&loaded, &folders, &working_directory, options)?;
     let mut out = anstream::stdout();
-    match (&loaded.file, unknown.is_empty()) {
-        (Some(file), true) => writeln!(out, "{} is valid.", shown::path(file))?,
-        (Some(file), false) => {
-            writeln!(out, "{} is valid, but names things that don't exist:", shown::path(file))?;
-        }
-        (None, true) => writeln!(
-            out,
-            "There is no {}, so the defaults apply.",
-            shown::path(&folders.config_file())
-        )?,
-        (None, false) => writeln!(
-            out,
-            "There is no {}, and the configuration names things that don't exist:",
-            shown::path(&folders.config_file())
-        )?,
+    match &loaded.file {
+        Some(file) => write!(out, "{} is valid", shown::path(file))?,
+        None => write!(out, "There is no {}", shown::path(&folders.config_file()))?,
     }
-    unknown.iter().try_for_each(|unknown| writeln!(out, "  {unknown}"))?;
-    loaded.renamed.iter().try_for_each(|renamed| writeln!(out, "  {renamed}"))?;
+    let end = match (&loaded.file, missing.is_empty()) {
+        (Some(_), true) => ".",
+        (Some(_), false) => ", but names things that don't exist:",
+        (None, true) => ", so the defaults apply.",
+        (None, false) => ", and the configuration names things that don't exist:",
+    };
+    writeln!(out, "{end}")?;
+    for thing in missing {
+        writeln!(out, "  {thing}")?;
+    }
+    for renamed in &loaded.renamed {
+        writeln!(out, "  {renamed}")?;
+    }
+
     let Some(project) = &loaded.project else { return Ok(Exit::Success) };
     match project.ignored() {
         [] => writeln!(out, "{} is valid.", shown::path(&project.path))?,
         ignored => {
             writeln!(out, "{} is valid, but these keys are ignored:", shown::path(&project.path))?;
-            ignored.iter().try_for_each(|ignored| writeln!(out, "  {ignored}"))?;
+            for key in ignored {
+                writeln!(out, "  {key}")?;
+            }
         }
     }
     Ok(Exit::Success)
 }
 
-/// The errors of the grants, from the working directory.
-fn grants(loaded: &Config, folders: &Folders, working_directory: &Path) -> Vec<String> {
-    let plugins = loaded
-        .values
-        .plugins
-        .keys()
-        .map(|name| loaded.plugin_files(name, folders, working_directory));
-    let all = std::iter::once(loaded.built_in_files(folders, working_directory)).chain(plugins);
-    all.filter_map(|policy| policy.err().map(|error| error.to_string())).collect()
+/// Describes tools, directories and other things that the configuration names and that don't exist.
+fn missing_things(
+    loaded: &Config,
+    folders: &Folders,
+    working_directory: &Path,
+    options: &Options,
+) -> Result<Vec<String>, Error> {
+    // Only a host knows which names exist.
+    let building = host::build(options, folders.clone(), loaded.clone(), "toolhold call");
+    let mut missing = host::block_on(async { Ok(building.await?.unknown_names()) })?;
+    let directories = loaded.missing_directories(folders, working_directory);
+    missing.extend(directories.iter().map(ToString::to_string));
+    let review = &loaded.values.tools.adversarial_policy;
+    if review.enabled && review.provider.is_empty() {
+        let place = loaded.place("tools.adversarial_policy.enabled");
+        missing.push(format!(
+            "[tools.adversarial_policy] has no `provider`, so every call is denied ({place})"
+        ));
+    }
+    Ok(missing)
+}
+
+/// Returns the errors of the grants, from the working directory.
+fn grant_errors(loaded: &Config, folders: &Folders, working_directory: &Path) -> Vec<String> {
+    let mut policies = vec![loaded.built_in_files(folders, working_directory)];
+    for name in loaded.values.plugins.keys() {
+        policies.push(loaded.plugin_files(name, folders, working_directory));
+    }
+    policies.into_iter().filter_map(Result::err).map(|error| error.to_string()).collect()
 }

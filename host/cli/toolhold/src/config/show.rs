@@ -15,10 +15,13 @@ use crate::style::{FAINT, STRONG};
 /// Column of the comments.
 const COMMENTS: usize = 48;
 
-/// As one JSON object.
+/// Prints the configuration as one JSON object.
 pub(super) fn as_json(loaded: &Config) -> Result<(), Error> {
-    let values =
-        loaded.entries().into_iter().map(|entry| json!({ "key": entry.key, "value": entry.value, "source": entry.source.to_string() }));
+    let entries = loaded.entries();
+    let values = entries.into_iter().map(|entry| {
+        let source = entry.source.to_string();
+        json!({ "key": entry.key, "value": entry.value, "source": source })
+    });
     let object = json!({
         "file": loaded.file.as_deref().map(shown::path),
         "defaults": loaded.defaults.as_deref().map(shown::path),
@@ -72,7 +75,7 @@ fn taken_key(Taken { key, wanted, wanted_by, held, source }: &Taken) -> Value {
     })
 }
 
-/// As TOML with comments.
+/// Prints the configuration as TOML with comments.
 pub(super) fn as_toml(loaded: &Config, folders: &Folders) -> Result<(), Error> {
     let mut out = anstream::stdout().lock();
     match &loaded.file {
@@ -95,14 +98,14 @@ pub(super) fn as_toml(loaded: &Config, folders: &Folders) -> Result<(), Error> {
         )?;
     }
     if let Some(Project { path, standing, .. }) = &loaded.project {
-        let counts = match standing {
+        let effect = match standing {
             ProjectTrust::Narrows => "can only restrict your configuration.",
             ProjectTrust::Changed => {
                 "can only restrict your configuration. The file has changed since you trusted it."
             }
             ProjectTrust::Trusted => "is trusted, so all its keys apply.",
         };
-        writeln!(out, "{FAINT}# {} {counts}{FAINT:#}", shown::path(path))?;
+        writeln!(out, "{FAINT}# {} {effect}{FAINT:#}", shown::path(path))?;
     }
     for Ceiling { path, .. } in &loaded.ceilings {
         writeln!(out, "{FAINT}# {} limits all these files.{FAINT:#}", shown::path(path))?;
@@ -110,70 +113,77 @@ pub(super) fn as_toml(loaded: &Config, folders: &Folders) -> Result<(), Error> {
     let entries = loaded.entries();
     let mut table = "";
     for entry in &entries {
-        let (above, name) = entry.key.rsplit_once('.').unwrap_or(("", &entry.key));
-        if above != table {
-            writeln!(out, "\n{STRONG}[{above}]{STRONG:#}")?;
-            table = above;
+        let (entry_table, name) = entry.key.rsplit_once('.').unwrap_or(("", &entry.key));
+        if entry_table != table {
+            writeln!(out, "\n{STRONG}[{entry_table}]{STRONG:#}")?;
+            table = entry_table;
         }
         for (line, source) in lines(name, entry) {
             match source {
-                Some(source) => writeln!(
-                    out,
-                    "{line:COMMENTS$} {FAINT}# {}{FAINT:#}",
-                    neutral_line(&source.to_string())
-                )?,
+                Some(source) => {
+                    let source = neutral_line(&source.to_string());
+                    writeln!(out, "{line:COMMENTS$} {FAINT}# {source}{FAINT:#}")?;
+                }
                 None => writeln!(out, "{line}")?,
             }
         }
     }
-    let ignored = loaded.project.as_ref().map_or(&[][..], Project::ignored);
-    if !ignored.is_empty() {
-        writeln!(
-            out,
-            "\n{FAINT}# Ignored, because a file in the working directory can only restrict; to \
-             apply these keys: toolhold trust{FAINT:#}"
-        )?;
+    if let Some(project) = &loaded.project {
+        write_ignored(&mut out, project.ignored())?;
     }
-    for ignored in ignored {
-        writeln!(
-            out,
-            "{FAINT}# {ignored}; the ignored value: {}{FAINT:#}",
-            toml(&ignored.proposed)
-        )?;
-    }
-    for Ceiling { path, taken, .. } in
-        loaded.ceilings.iter().filter(|ceiling| !ceiling.taken.is_empty())
-    {
-        writeln!(out, "\n{FAINT}# Limited by {}:{FAINT:#}", shown::path(path))?;
-        for Taken { key, wanted, wanted_by, source, .. } in taken {
-            let source = neutral_line(&source.to_string());
-            let wanted_by = neutral_line(&wanted_by.to_string());
-            writeln!(
-                out,
-                "{FAINT}# {source}: without the ceiling, `{}` is {} ({wanted_by}){FAINT:#}",
-                neutral_line(key),
-                toml(wanted)
-            )?;
-        }
+    for ceiling in &loaded.ceilings {
+        write_limits(&mut out, ceiling)?;
     }
     Ok(())
 }
 
-/// The lines of one entry with the sources of its values. A list needs several if its elements have
-/// several sources.
+fn write_ignored(out: &mut impl Write, ignored: &[Ignored]) -> std::io::Result<()> {
+    if ignored.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\n{FAINT}# Ignored, because a file in the working directory can only restrict; to \
+         apply these keys: toolhold trust{FAINT:#}"
+    )?;
+    for key in ignored {
+        let value = toml(&key.proposed);
+        writeln!(out, "{FAINT}# {key}; the ignored value: {value}{FAINT:#}")?;
+    }
+    Ok(())
+}
+
+/// Writes the values that a ceiling limits.
+fn write_limits(out: &mut impl Write, ceiling: &Ceiling) -> std::io::Result<()> {
+    if ceiling.taken.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{FAINT}# Limited by {}:{FAINT:#}", shown::path(&ceiling.path))?;
+    for Taken { key, wanted, wanted_by, source, .. } in &ceiling.taken {
+        let source = neutral_line(&source.to_string());
+        let key = neutral_line(key);
+        let wanted = toml(wanted);
+        let wanted_by = neutral_line(&wanted_by.to_string());
+        writeln!(
+            out,
+            "{FAINT}# {source}: without the ceiling, `{key}` is {wanted} ({wanted_by}){FAINT:#}"
+        )?;
+    }
+    Ok(())
+}
+
+/// Formats one entry as lines, each with the source of its value. A list takes several lines if its
+/// elements have several sources.
 fn lines<'a>(name: &str, entry: &'a ConfigEntry) -> Vec<(String, Option<&'a Source>)> {
-    let items = entry.value.as_array().map_or(&[][..], Vec::as_slice);
-    let one_source = entry.elements.iter().all(|source| *source == entry.source);
-    if one_source {
+    let has_one_source = entry.elements.iter().all(|source| *source == entry.source);
+    if has_one_source {
         return vec![(format!("{name} = {}", toml(&entry.value)), Some(&entry.source))];
     }
+    let items = entry.value.as_array().map_or(&[][..], Vec::as_slice);
     let mut lines = vec![(format!("{name} = ["), None)];
-    lines.extend(
-        items
-            .iter()
-            .zip(&entry.elements)
-            .map(|(item, source)| (format!("  {},", toml(item)), Some(source))),
-    );
+    for (item, source) in items.iter().zip(&entry.elements) {
+        lines.push((format!("  {},", toml(item)), Some(source)));
+    }
     lines.push(("]".to_owned(), None));
     lines
 }

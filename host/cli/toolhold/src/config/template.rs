@@ -20,13 +20,13 @@ const HEAD: &str = "\
 # values.
 ";
 
-/// The path of a table with an example's name. A server and a plugin can't have the same one.
+/// Puts an example's name into the path of a table. A server and a plugin can't have the same name.
 fn with_name(path: &str) -> String {
     let name = if path.starts_with("mcp.") { "my-server" } else { "my-plugin" };
     path.replace("NAME", name)
 }
 
-/// The text, generated from the definition of the configuration.
+/// Generates the file from the definition of the configuration.
 pub(super) fn template() -> String {
     let tables = describe();
     let mut text = HEAD.to_owned();
@@ -36,12 +36,12 @@ pub(super) fn template() -> String {
         for key in keys {
             comment(&mut text, format!("{} Value: {}.", key.description, key.takes).trim_start());
             if key.default.is_none() {
-                let said = if key.entries.is_empty() {
+                let heading = if key.entries.is_empty() {
                     "Absent by default. An example:"
                 } else {
                     "The default entries, or an example:"
                 };
-                comment_line(&mut text, said);
+                comment_line(&mut text, heading);
             }
             if key.entries.is_empty() {
                 let _ = writeln!(text, "#{} = {}", key.name, toml(&value(key, &tables)));
@@ -54,14 +54,15 @@ pub(super) fn template() -> String {
     text
 }
 
-/// The default, or the key's own template if it has one.
+/// Returns the key's default, its example, or the default of a key with the same name in another
+/// table.
 fn value(key: &KeyDescription, tables: &[TableDescription]) -> Value {
-    let same = tables.iter().flat_map(|table| &table.keys).filter(|other| other.name == key.name);
-    key.default
-        .clone()
-        .or_else(|| key.example.clone())
-        .or_else(|| same.filter_map(|other| other.default.clone()).next())
-        .unwrap_or_default()
+    if let Some(value) = key.default.as_ref().or(key.example.as_ref()) {
+        return value.clone();
+    }
+    let all_keys = tables.iter().flat_map(|table| &table.keys);
+    let mut same_name = all_keys.filter(|other| other.name == key.name);
+    same_name.find_map(|other| other.default.clone()).unwrap_or_default()
 }
 
 fn comment(text: &mut String, paragraph: &str) {
@@ -72,7 +73,10 @@ fn comment(text: &mut String, paragraph: &str) {
             comment_line(text, &line);
             line.clear();
         }
-        line.extend([if line.is_empty() { "" } else { " " }, word]);
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
     }
     comment_line(text, &line);
 }

@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit
         helper: None,
     };
     let mut report = host::block_on(async { Ok(examination.run().await) })?;
-    // The findings already have the errors of the configuration.
+    // If the configuration has errors, the report contains them already.
     if let Ok(folders) = Folders::from_environment()
         && let Ok(loaded) = config::load(&folders, &options.inputs()?)
     {
@@ -48,35 +48,36 @@ fn object(report: &Report) -> serde_json::Value {
     json!({ "ok": failures == 0, "summary": { "ok": good, "warnings": warnings, "failures": failures }, "findings": report.findings })
 }
 
-/// The findings by group, with aligned columns.
+/// Columns before the name of a finding and after it.
+const AROUND_NAME: usize = 13;
+
+/// The most columns of a name that others are aligned with.
+const MAX_NAME: usize = 24;
+
+/// Prints the findings by group, with aligned columns.
 fn print(out: &mut impl Write, report: &Report, columns: Option<usize>) -> io::Result<()> {
-    let width = report
-        .findings
-        .iter()
-        .map(|finding| finding.name.chars().count())
-        .max()
-        .unwrap_or(0)
-        .min(24);
-    let mut group = "";
-    for Finding { group: own, name, state, found, fix } in &report.findings {
-        if *own != group {
-            let above = if group.is_empty() { "" } else { "\n" };
-            writeln!(out, "{above}{STRONG}{own}{STRONG:#}")?;
-            group = own;
+    let name_lengths = report.findings.iter().map(|finding| finding.name.chars().count());
+    let width = name_lengths.max().unwrap_or(0).min(MAX_NAME);
+    let mut current_group = "";
+    for Finding { group, name, state, found, fix } in &report.findings {
+        if *group != current_group {
+            let above = if current_group.is_empty() { "" } else { "\n" };
+            writeln!(out, "{above}{STRONG}{group}{STRONG:#}")?;
+            current_group = group;
         }
         let (style, word) = match state {
             State::Ok => (GOOD, "ok"),
             State::Warning => (WARNING, "warning"),
             State::Failure => (BAD, "failure"),
         };
-        let at = 13 + width.max(name.chars().count());
-        let found = shown::wrap(found, at, columns);
+        let indent = AROUND_NAME + width.max(name.chars().count());
+        let found = shown::wrap(found, indent, columns);
         writeln!(out, "  {style}{word:7}{style:#}  {name:width$}  {found}")?;
         if let Some(fix) = fix {
-            let at = 13 + width;
-            let wrapped = shown::wrap(&format!("to fix it: {fix}"), at, columns);
+            let indent = AROUND_NAME + width;
+            let wrapped = shown::wrap(&format!("to fix it: {fix}"), indent, columns);
             let fix = wrapped.strip_prefix("to fix it:").unwrap_or(&wrapped);
-            writeln!(out, "{:at$}{FAINT}to fix it:{FAINT:#}{fix}", "")?;
+            writeln!(out, "{:indent$}{FAINT}to fix it:{FAINT:#}{fix}", "")?;
         }
     }
     writeln!(out, "\n{}", summary(report))

@@ -41,18 +41,21 @@ pub(crate) fn run(arguments: &JobsArguments) -> Result<Exit, CommandError> {
         writeln!(out, "{:#}", json!(hosts))?;
         return Ok(Exit::Success);
     }
+
     if hosts.iter().all(|(_, jobs)| jobs.is_empty()) {
         writeln!(out, "There are no jobs.")?;
     }
-    for (pid, jobs) in hosts.iter().filter(|(_, jobs)| !jobs.is_empty()) {
+    for (pid, jobs) in &hosts {
+        if jobs.is_empty() {
+            continue;
+        }
         writeln!(out, "{STRONG}Host with process {pid}{STRONG:#}")?;
         for job in jobs {
             let session = neutral_line(cut(&job.session, SHOWN));
             let command = neutral_line(cut(&job.command, SHOWN));
             let style = if job.state == JobState::Running { STRONG } else { FAINT };
-            let id = &job.id;
             let state = job.state.describe();
-            let seconds = job.seconds;
+            let jobs::JobSummary { id, seconds, .. } = job;
             writeln!(out, "  {style}{id}{style:#}  {state}, {seconds} s, {session}: {command}")?;
         }
     }

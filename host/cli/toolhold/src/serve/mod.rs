@@ -126,7 +126,7 @@ fn prepare(
     const FRONT_END: &str = "toolhold serve";
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
     let skills = OfferedSkills::find(&loaded, &folders)?;
-    crate::skills::tell(&skills).map_err(HostError::io("writing to stderr"))?;
+    crate::skills::print_notices(&skills).map_err(HostError::io("writing to stderr"))?;
     let delegates = if loaded.values.agent.delegate.serve {
         Delegates::new(&loaded, &folders, config::working_directory()?, FRONT_END)
     } else {

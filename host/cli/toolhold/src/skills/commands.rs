@@ -66,37 +66,39 @@ fn list(skills: &Skills, as_json: bool) -> Result<Exit, CommandError> {
 }
 
 fn show(skills: &Skills, name: &str, config: &Config, as_json: bool) -> Result<Exit, CommandError> {
-    let skill = named(skills, name)?;
+    let skill = find_skill(skills, name)?;
     let folder = SkillFolder::open(&skill.folder, Owners::Any).map_err(CommandError::usage)?;
     let text = SkillText::read(&folder).map_err(CommandError::usage)?;
     let (findings, tree) = check(&folder, &skill.name);
     let files: Vec<String> = tree.files.iter().map(|file| neutral_line(&file.path)).collect();
-    let environment = config.values.skills.env.get(&skill.name);
-    let variables: Vec<&String> = environment.into_iter().flat_map(|them| them.keys()).collect();
+    let mut variables: Vec<&str> = Vec::new();
+    if let Some(environment) = config.values.skills.env.get(&skill.name) {
+        variables.extend(environment.keys().map(String::as_str));
+    }
     let matter = &text.matter;
     let whole = neutral(&String::from_utf8_lossy(&text.bytes)).into_owned();
     let mut out = anstream::stdout().lock();
     if as_json {
-        let shown = json!({
+        let object = json!({
             "skill": skill, "license": matter.license, "compatibility": matter.compatibility,
             "files": files, "variables": variables, "findings": findings, "text": whole,
         });
-        writeln!(out, "{shown:#}")?;
+        writeln!(out, "{object:#}")?;
         return Ok(Exit::Success);
     }
+
     let path = neutral_line(&skill.folder.display().to_string());
     writeln!(out, "{STRONG}{}{STRONG:#}, {}: {path}", skill.name, skill.origin.in_words())?;
     writeln!(out, "files: {}", files.join(", "))?;
     if !variables.is_empty() {
-        let names: Vec<&str> = variables.iter().map(|name| name.as_str()).collect();
-        writeln!(out, "variables: {}", names.join(", "))?;
+        writeln!(out, "variables: {}", variables.join(", "))?;
     }
     print_findings(&mut out, &findings)?;
     writeln!(out, "\n{}", whole.trim_end())?;
     Ok(Exit::Success)
 }
 
-fn named<'s>(skills: &'s Skills, name: &str) -> Result<&'s Skill, CommandError> {
+fn find_skill<'s>(skills: &'s Skills, name: &str) -> Result<&'s Skill, CommandError> {
     let mut all = skills.usable.iter().chain(&skills.untrusted);
     all.find(|skill| skill.name == name).ok_or_else(|| {
         CommandError::Usage(format!(
@@ -106,15 +108,17 @@ fn named<'s>(skills: &'s Skills, name: &str) -> Result<&'s Skill, CommandError> 
     })
 }
 
-/// The folders of the named skill, or of all skills.
-fn meant(skills: &Skills, skill: Option<&str>) -> Result<Vec<PathBuf>, CommandError> {
+/// Returns the folders to check: that of a named skill, those below a path, or those of all skills.
+fn folders_to_check(skills: &Skills, skill: Option<&str>) -> Result<Vec<PathBuf>, CommandError> {
     let Some(skill) = skill else {
         let all = skills.usable.iter().chain(&skills.untrusted);
         return Ok(all.map(|skill| skill.folder.clone()).collect());
     };
-    if !skill.contains('/') && skill != "." && !Path::new(skill).join(SKILL_FILE).exists() {
-        return Ok(vec![named(skills, skill)?.folder.clone()]);
+    let is_path = skill.contains('/') || skill == "." || Path::new(skill).join(SKILL_FILE).exists();
+    if !is_path {
+        return Ok(vec![find_skill(skills, skill)?.folder.clone()]);
     }
+
     let mut path = Path::new(skill)
         .canonicalize()
         .map_err(|error| CommandError::Usage(format!("{}: {error}", neutral_line(skill))))?;
@@ -126,25 +130,28 @@ fn meant(skills: &Skills, skill: Option<&str>) -> Result<Vec<PathBuf>, CommandEr
     if folder.has(SKILL_FILE) {
         return Ok(vec![path]);
     }
+
     let (names, _) = folder.names(10_000).map_err(CommandError::usage)?;
-    let below: Vec<PathBuf> = names
-        .iter()
-        .filter(|name| matches!(folder.folder(name), Some(Ok(it)) if it.has(SKILL_FILE)))
-        .map(|name| path.join(name))
-        .collect();
-    if below.is_empty() {
-        Err(CommandError::Usage(format!(
+    let mut skill_folders = Vec::new();
+    for name in &names {
+        if let Some(Ok(inner)) = folder.folder(name)
+            && inner.has(SKILL_FILE)
+        {
+            skill_folders.push(path.join(name));
+        }
+    }
+    if skill_folders.is_empty() {
+        return Err(CommandError::Usage(format!(
             "there is no {SKILL_FILE} in {} or a folder in it",
             neutral_line(skill)
-        )))
-    } else {
-        Ok(below)
+        )));
     }
+    Ok(skill_folders)
 }
 
 fn check_all(skills: &Skills, skill: Option<&str>, as_json: bool) -> Result<Exit, CommandError> {
-    let mut all = Vec::new();
-    for path in meant(skills, skill)? {
+    let mut checked = Vec::new();
+    for path in folders_to_check(skills, skill)? {
         let name = folder_name(&path);
         let is_users = skills
             .usable
@@ -155,20 +162,20 @@ fn check_all(skills: &Skills, skill: Option<&str>, as_json: bool) -> Result<Exit
             Ok(folder) => check(&folder, name).0,
             Err(error) => vec![SkillFinding { is_error: true, message: error.to_string() }],
         };
-        all.push((path, findings));
+        checked.push((path, findings));
     }
-    let is_broken = all.iter().any(|(_, findings)| findings.iter().any(|it| it.is_error));
-    // Those of all skills that were left out.
+    // A check of one skill isn't about skills that were left out.
     let left_out = if skill.is_none() { &skills.left_out[..] } else { &[] };
+
     let mut out = anstream::stdout().lock();
     if as_json {
-        let shown: Vec<_> = all
+        let objects: Vec<_> = checked
             .iter()
             .map(|(folder, findings)| json!({ "folder": folder, "findings": findings }))
             .collect();
-        writeln!(out, "{:#}", json!({ "skills": shown, "left_out": left_out }))?;
+        writeln!(out, "{:#}", json!({ "skills": objects, "left_out": left_out }))?;
     } else {
-        for (path, findings) in &all {
+        for (path, findings) in &checked {
             let count = counted(findings.len(), "finding");
             let path = neutral_line(&path.display().to_string());
             if findings.is_empty() {
@@ -182,8 +189,11 @@ fn check_all(skills: &Skills, skill: Option<&str>, as_json: bool) -> Result<Exit
             writeln!(out, "{BAD}error{BAD:#}: {reason}")?;
         }
     }
-    let is_broken = is_broken || !left_out.is_empty();
-    Ok(if is_broken { Exit::ToolFailure } else { Exit::Success })
+
+    let mut all_findings = checked.iter().flat_map(|(_, findings)| findings);
+    let has_errors = all_findings.any(|finding| finding.is_error);
+    let is_ok = !has_errors && left_out.is_empty();
+    Ok(if is_ok { Exit::Success } else { Exit::ToolFailure })
 }
 
 fn print_findings(out: &mut impl Write, findings: &[SkillFinding]) -> std::io::Result<()> {

@@ -6,7 +6,7 @@ mod trust;
 
 use toolhold_core::config::{self, Folders};
 
-pub(crate) use notice::tell;
+pub(crate) use notice::print_notices;
 pub(crate) use trust::trust_skill;
 
 use crate::arguments::skills::SkillsCommand;

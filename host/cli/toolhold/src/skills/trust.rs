@@ -12,8 +12,8 @@ use toolhold_terminal::style::warn;
 use toolhold_skills::folder::{Owners, SkillFolder};
 use toolhold_skills::skill::{Skill, SkillError, SkillOrigin, read_whole};
 
-/// Shows a skill of a project with all its files, and lets it count if `confirm` says so, as long
-/// as no file of it changes. Blocks.
+/// Shows a skill of a project with all its files, and trusts the skill if `confirm` returns `true`.
+/// A later change of a file ends the trust. Blocks.
 ///
 /// # Errors
 ///
@@ -26,13 +26,14 @@ pub(crate) fn trust_skill(
     let path = neutral_line(&skill.folder.display().to_string());
     let folder = SkillFolder::open(&skill.folder, Owners::Any).map_err(SkillError::from);
     let (tree, text) = match folder.and_then(|folder| read_whole(&folder)) {
-        Ok(read) => read,
+        Ok(tree_and_text) => tree_and_text,
         Err(error) => {
-            let why = neutral_line(&error.to_string());
-            warn(&format!("{path} can't be trusted: {why}"))?;
+            let reason = neutral_line(&error.to_string());
+            warn(&format!("{path} can't be trusted: {reason}"))?;
             return Ok(Exit::Denied);
         }
     };
+
     let digest = tree.digest();
     let mut out = anstream::stdout();
     writeln!(out, "{path} is a skill:\n")?;
@@ -50,6 +51,7 @@ pub(crate) fn trust_skill(
     if skill.origin == SkillOrigin::Changed {
         writeln!(out, "The skill has changed since you trusted it.\n")?;
     }
+
     if !confirm("Use this skill, until it changes?")? {
         writeln!(out, "The skill is not trusted, and no model gets it.")?;
         return Ok(Exit::Denied);

@@ -33,36 +33,14 @@ const SHOWN_LINES: usize = 60;
 /// Runs the command.
 pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
-    // A call is undone whatever it did to the working directory and to a `toolhold.toml` in it.
+    // The call may have changed the working directory and a `toolhold.toml` in it.
     let inputs = Inputs { working_directory: None, ..options.inputs()? };
     let config = config::load(&folders, &inputs).map_err(HostError::from)?;
     let store = undo::store(&config, &folders);
-    let saved = store.list().map_err(HostError::io("reading what calls changed"))?;
     if arguments.list {
-        return list(&saved, arguments.json);
+        return list(&saved_calls(&store)?, arguments.json);
     }
-    let calls: Vec<UndoEntry> = match (&arguments.call, &arguments.session) {
-        (Some(call), _) => {
-            let known = saved.into_iter().find(|about| about.call == *call);
-            vec![known.ok_or_else(|| unknown(call))?]
-        }
-        (None, Some(name)) => {
-            let session = call::session(Some(&**name).filter(|name| !name.is_empty()), &folders)?
-                .name()
-                .to_string();
-            saved.into_iter().filter(|about| !about.undone && *about.session == *session).collect()
-        }
-        (None, None) => {
-            let newest = store.latest_in(&config::working_directory()?);
-            newest.map_err(HostError::io("reading what calls changed"))?.into_iter().collect()
-        }
-    };
-    let calls = match calls.first() {
-        Some(about) if arguments.turn => {
-            store.turn_of(about).map_err(HostError::io("reading what calls changed"))?
-        }
-        _ => calls,
-    };
+    let calls = calls_to_undo(arguments, &store, &folders)?;
     if calls.is_empty() {
         return Err(Error::Usage(
             "there is nothing to undo in this directory; `toolhold undo --list` shows all calls \
@@ -70,34 +48,75 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
                 .to_owned(),
         ));
     }
-    let running = jobs::list_running(&folders)?;
-    let of_calls = running.iter().flat_map(|(_, jobs)| jobs).find(|job| {
-        job.state == JobState::Running && calls.iter().any(|about| about.call == job.call)
-    });
-    if let Some(JobSummary { id, call, .. }) = of_calls {
-        return Err(Error::Usage(format!(
-            "a job that call {call} started still runs; stop the job first: `toolhold jobs stop \
-             {id}`"
-        )));
-    }
-    let mut done = Vec::new();
-    let mut failed = Vec::new();
-    for about in &calls {
-        match one(about, arguments, &store, &config, &folders) {
-            Ok(Some(changes)) => done.push(json!({ "call": about.call, "paths": changes })),
+    check_no_job_runs(&calls, &folders)?;
+
+    let mut undone = Vec::new();
+    let mut errors = Vec::new();
+    for entry in &calls {
+        match undo_call(entry, arguments, &store, &config, &folders) {
+            Ok(Some(changes)) => undone.push(json!({ "call": entry.call, "paths": changes })),
             Ok(None) => return Ok(Exit::Denied),
-            // A call that can't be undone holds up no other.
-            Err(Error::Usage(text)) => failed.push(text),
+            // The other calls may still be undone.
+            Err(Error::Usage(message)) => errors.push(message),
             Err(error) => return Err(error),
         }
     }
     if arguments.json {
-        writeln!(anstream::stdout(), "{}", json!({ "undone": done }))?;
+        writeln!(anstream::stdout(), "{}", json!({ "undone": undone }))?;
     }
-    if failed.is_empty() { Ok(Exit::Success) } else { Err(Error::Usage(failed.join("\n"))) }
+    if errors.is_empty() { Ok(Exit::Success) } else { Err(Error::Usage(errors.join("\n"))) }
 }
 
-fn unknown(call: &str) -> Error {
+fn saved_calls(store: &UndoStore) -> Result<Vec<UndoEntry>, HostError> {
+    store.list().map_err(HostError::io("reading what calls changed"))
+}
+
+/// Returns the calls that the command line names, the newest first.
+fn calls_to_undo(
+    arguments: &UndoArguments,
+    store: &UndoStore,
+    folders: &Folders,
+) -> Result<Vec<UndoEntry>, Error> {
+    let calls: Vec<UndoEntry> = match (&arguments.call, &arguments.session) {
+        (Some(call), _) => {
+            let entry = saved_calls(store)?.into_iter().find(|entry| entry.call == *call);
+            vec![entry.ok_or_else(|| unknown_call(call))?]
+        }
+        (None, Some(name)) => {
+            let name = if name.is_empty() { None } else { Some(name.as_str()) };
+            let session = call::session(name, folders)?.name().to_string();
+            let mut calls = saved_calls(store)?;
+            calls.retain(|entry| !entry.undone && *entry.session == *session);
+            calls
+        }
+        (None, None) => {
+            let latest = store.latest_in(&config::working_directory()?);
+            latest.map_err(HostError::io("reading what calls changed"))?.into_iter().collect()
+        }
+    };
+    match calls.first() {
+        Some(entry) if arguments.turn => {
+            Ok(store.turn_of(entry).map_err(HostError::io("reading what calls changed"))?)
+        }
+        _ => Ok(calls),
+    }
+}
+
+fn check_no_job_runs(calls: &[UndoEntry], folders: &Folders) -> Result<(), Error> {
+    for (_, jobs) in jobs::list_running(folders)? {
+        for JobSummary { id, call, state, .. } in jobs {
+            if state == JobState::Running && calls.iter().any(|entry| entry.call == call) {
+                return Err(Error::Usage(format!(
+                    "a job that call {call} started still runs; stop the job first: `toolhold \
+                     jobs stop {id}`"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn unknown_call(call: &str) -> Error {
     Error::Usage(format!(
         "no changes of the call `{}` are saved; `toolhold undo --list` shows the calls with saved \
          changes",
@@ -105,46 +124,47 @@ fn unknown(call: &str) -> Error {
     ))
 }
 
-/// Undoes one call. Returns the changes. `None`: the user declined.
-fn one(
-    about: &UndoEntry,
+/// Undoes one call. Returns the changes as JSON, or `None` if the user declines.
+fn undo_call(
+    entry: &UndoEntry,
     arguments: &UndoArguments,
     store: &UndoStore,
     config: &Config,
     folders: &Folders,
 ) -> Result<Option<Vec<serde_json::Value>>, Error> {
     let mut out = anstream::stdout();
-    let only = arguments
-        .path
-        .as_deref()
-        .map(std::path::absolute)
-        .transpose()
-        .map_err(HostError::io("finding the path"))?;
-    let plan = store.plan_only(&about.call, only.as_deref()).map_err(failed)?;
-    if only.is_some() && plan.changes.is_empty() && plan.conflicts.is_empty() {
+    let only_path = match &arguments.path {
+        Some(path) => Some(std::path::absolute(path).map_err(HostError::io("finding the path"))?),
+        None => None,
+    };
+    let plan = store.plan_only(&entry.call, only_path.as_deref()).map_err(undo_error)?;
+    if only_path.is_some() && plan.changes.is_empty() && plan.conflicts.is_empty() {
         let message = "the call didn't change this path, or the path already has its earlier state";
         return Err(Error::Usage(message.to_owned()));
     }
+
     if !arguments.json {
-        let tool = neutral_line(&about.tool);
-        let call = neutral_line(&about.call);
-        let who = about.who();
-        let who = neutral_line(&who);
-        writeln!(out, "{STRONG}{tool}{STRONG:#} {FAINT}{call}, by {who}{FAINT:#}")?;
+        let tool = neutral_line(&entry.tool);
+        let call = neutral_line(&entry.call);
+        let caller = neutral_line(&entry.who());
+        writeln!(out, "{STRONG}{tool}{STRONG:#} {FAINT}{call}, by {caller}{FAINT:#}")?;
         for change in &plan.changes {
-            write!(out, "{}", described(change))?;
+            write!(out, "{}", describe_change(change))?;
         }
         for conflict in &plan.conflicts {
-            write!(out, "{}", described_conflict(conflict))?;
+            write!(out, "{}", describe_conflict(conflict))?;
         }
         out.flush()?;
     }
     if !arguments.yes {
         let Some(mut dialogue) = ask::open_dialogue("nothing was changed") else {
-            let session = arguments.session.as_ref().map(|name| format!("--session={name}"));
+            let argument = match &arguments.session {
+                Some(name) => format!("--session={name}"),
+                None => entry.call.clone(),
+            };
             return Err(Error::Unasked(format!(
                 "there is no terminal to ask at, so nothing was changed; run: toolhold undo --yes {}",
-                neutral_line(session.as_ref().unwrap_or(&about.call))
+                neutral_line(&argument)
             )));
         };
         if !dialogue.yes_or_no("Undo this?", false)? {
@@ -152,26 +172,28 @@ fn one(
             return Ok(None);
         }
     }
+
     let by = format!("user {}", rustix::process::geteuid().as_raw());
-    let undone = store.undo_only(&about.call, only.as_deref());
-    let error = undone.as_ref().err().map(ToString::to_string);
-    undo::record(config, folders, about, &by, error.as_deref(), "cli")?;
-    let plan = undone.map_err(failed)?;
+    let result = store.undo_only(&entry.call, only_path.as_deref());
+    let error = result.as_ref().err().map(ToString::to_string);
+    undo::record(config, folders, entry, &by, error.as_deref(), "cli")?;
+    let plan = result.map_err(undo_error)?;
     if !arguments.json {
         writeln!(out, "Undone.")?;
     }
-    let paths = plan.changes.iter().map(|change| {
-        let (what, from) = word(&change.what);
-        let mut said = json!({ "path": change.path.to_string_lossy(), "what": what });
-        if let Some(from) = from {
-            said["to"] = from.to_string_lossy().into();
-        }
-        said
-    });
-    Ok(Some(paths.collect()))
+    Ok(Some(plan.changes.iter().map(change_as_json).collect()))
 }
 
-fn failed(error: UndoError) -> Error {
+fn change_as_json(change: &UndoChange) -> serde_json::Value {
+    let what = change.what.as_str();
+    let mut object = json!({ "path": change.path.to_string_lossy(), "what": what });
+    if let ChangeKind::MovedBack(path) = &change.what {
+        object["to"] = path.to_string_lossy().into();
+    }
+    object
+}
+
+fn undo_error(error: UndoError) -> Error {
     match error {
         UndoError::Unreadable(error) => {
             HostError::io("reading what the call changed")(error).into()
@@ -180,41 +202,36 @@ fn failed(error: UndoError) -> Error {
     }
 }
 
-fn word(what: &ChangeKind) -> (&'static str, Option<&std::path::Path>) {
-    match what {
-        ChangeKind::MovedBack(from) => (what.as_str(), Some(from)),
-        what => (what.as_str(), None),
+fn describe_change(change: &UndoChange) -> String {
+    let path = shown::path(&change.path);
+    let mut text = format!("  {path}: {}", change.what.as_str());
+    if let ChangeKind::MovedBack(other_path) = &change.what {
+        text += &format!(" {}", shown::path(other_path));
     }
-}
-
-fn described(change: &UndoChange) -> String {
-    let (what, from) = word(&change.what);
-    let from = from.map_or(String::new(), |from| format!(" {}", shown::path(from)));
-    let text = format!("  {}: {what}{from}\n", shown::path(&change.path));
+    text += "\n";
     text + &difference(change.texts.as_ref())
 }
 
-/// A path that stays as it is, with both versions.
-fn described_conflict(conflict: &UndoConflict) -> String {
-    let why = neutral_line(&conflict.why);
-    let text = format!("  {}: not restored: {why}\n", shown::path(&conflict.path));
+/// Describes a path that stays as it is, with both versions.
+fn describe_conflict(conflict: &UndoConflict) -> String {
+    let reason = neutral_line(&conflict.why);
+    let text = format!("  {}: not restored: {reason}\n", shown::path(&conflict.path));
     text + &difference(conflict.texts.as_ref())
 }
 
+/// Formats the difference between the current text and the earlier one.
 fn difference(texts: Option<&(String, String)>) -> String {
+    let Some((current, earlier)) = texts else { return String::new() };
+    let text_diff = TextDiff::from_lines(current.as_str(), earlier.as_str());
+    let diff = text_diff.unified_diff().context_radius(1).to_string();
     let mut text = String::new();
-    if let Some((now, then)) = texts.filter(|(now, then)| now != then) {
-        let diff = TextDiff::from_lines(now.as_str(), then.as_str())
-            .unified_diff()
-            .context_radius(1)
-            .to_string();
-        let lines = diff.lines().count();
-        for line in diff.lines().take(SHOWN_LINES) {
-            text += &format!("    {FAINT}{}{FAINT:#}\n", neutral_line(line));
-        }
-        if lines > SHOWN_LINES {
-            text += &format!("    {FAINT}{}{FAINT:#}\n", counted(lines - SHOWN_LINES, "more line"));
-        }
+    for line in diff.lines().take(SHOWN_LINES) {
+        text += &format!("    {FAINT}{}{FAINT:#}\n", neutral_line(line));
+    }
+    let lines = diff.lines().count();
+    if lines > SHOWN_LINES {
+        let more = counted(lines - SHOWN_LINES, "more line");
+        text += &format!("    {FAINT}{more}{FAINT:#}\n");
     }
     text
 }
@@ -224,14 +241,14 @@ fn list(saved: &[UndoEntry], as_json: bool) -> Result<Exit, Error> {
     if as_json {
         let calls: Vec<_> = saved
             .iter()
-            .map(|about| {
+            .map(|entry| {
                 json!({
-                    "call": about.call,
-                    "tool": about.tool,
-                    "session": about.session,
-                    "at": about.at / NANOSECONDS,
-                    "undone": about.undone,
-                    "only_times": about.only_times,
+                    "call": entry.call,
+                    "tool": entry.tool,
+                    "session": entry.session,
+                    "at": entry.at / NANOSECONDS,
+                    "undone": entry.undone,
+                    "only_times": entry.only_times,
                 })
             })
             .collect();
@@ -241,19 +258,18 @@ fn list(saved: &[UndoEntry], as_json: bool) -> Result<Exit, Error> {
     if saved.is_empty() {
         writeln!(out, "No call changed files.")?;
     }
-    for about in saved.iter().take(LISTED) {
-        let ago = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |now| now.as_secs().saturating_sub(about.at / NANOSECONDS));
-        let times = if about.only_times { ", changed only times" } else { "" };
-        let undone = if about.undone { ", undone" } else { "" };
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = since_epoch.unwrap_or_default().as_secs();
+    for entry in saved.iter().take(LISTED) {
+        let call = neutral_line(&entry.call);
+        let tool = neutral_line(&entry.tool);
+        let session = neutral_line(&entry.session);
+        let age = format_seconds(now.saturating_sub(entry.at / NANOSECONDS));
+        let times = if entry.only_times { ", changed only times" } else { "" };
+        let undone = if entry.undone { ", undone" } else { "" };
         writeln!(
             out,
-            "{}  {STRONG}{}{STRONG:#}  {FAINT}{}, {} ago{times}{undone}{FAINT:#}",
-            neutral_line(&about.call),
-            neutral_line(&about.tool),
-            neutral_line(&about.session),
-            span(ago),
+            "{call}  {STRONG}{tool}{STRONG:#}  {FAINT}{session}, {age} ago{times}{undone}{FAINT:#}"
         )?;
     }
     if saved.len() > LISTED {
@@ -262,7 +278,7 @@ fn list(saved: &[UndoEntry], as_json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-fn span(seconds: u64) -> String {
+fn format_seconds(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min", seconds / 60),

@@ -161,7 +161,7 @@ impl Shop<'_> {
         };
         // Before anything is fetched.
         if grants != WrittenGrants::default() {
-            allow::own_file(options)?;
+            allow::folders_of_own_file(options)?;
         }
         let offer = host::block_on(self.offer(&written, &source))?;
         let name = offer.name();
@@ -186,7 +186,7 @@ impl Shop<'_> {
                  `--digest SHA256` only the component with that digest";
             let mut dialogue = ask::open_dialogue("the plugin is not installed")
                 .ok_or_else(|| Error::Unasked(message.to_owned()))?;
-            if allow::own_file(options).is_ok() {
+            if allow::folders_of_own_file(options).is_ok() {
                 self.ask_for_grants(&mut dialogue, &offer, &mut grants)?;
             }
             if !dialogue.yes_or_no(&format!("Install {name}?"), false)? {
