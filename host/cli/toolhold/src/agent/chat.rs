@@ -41,12 +41,11 @@ pub(crate) async fn chat(
     let mut first = Some(RunEvent::Session { id, directory });
     let mut is_offered = false;
     loop {
-        let Some(message) = tokio::task::spawn_blocking(read_message)
+        let message = tokio::task::spawn_blocking(read_message)
             .await
-            .map_err(|error| HostError::Config(error.to_string()))??
-        else {
-            break;
-        };
+            .map_err(|error| HostError::Config(error.to_string()))??;
+        let Some(message) = message else { break };
+
         let cancel = interrupts.arm();
         let mut printer = Printer::new(false, cancel.clone());
         if let Some(session) = first.take() {
@@ -69,6 +68,7 @@ pub(crate) async fn chat(
             }
         }
         interrupts.disarm();
+
         if !is_offered && let Some(model) = agent.wants_lenient() {
             is_offered = true;
             if offer_lenient(model, around).await? {
@@ -80,7 +80,7 @@ pub(crate) async fn chat(
     Ok(Exit::Success)
 }
 
-/// The next message. `None`: there is no more.
+/// Reads the next message. Returns `None` at the end of stdin.
 fn read_message() -> Result<Option<String>, CommandError> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
@@ -96,14 +96,15 @@ fn read_message() -> Result<Option<String>, CommandError> {
     if line.is_empty() {
         return Ok(None);
     }
-    // The rest would count as another message.
+    // What follows the limit would become another message.
     if line.len() as u64 > MAX_MESSAGE && !line.ends_with(b"\n") {
         return Err(CommandError::Usage(format!(
             "the message is too long; the limit is {MAX_MESSAGE} bytes. Put the text into a file \
              and name the file"
         )));
     }
-    String::from_utf8(line)
-        .map(Some)
-        .map_err(|_| CommandError::Usage("the message isn't UTF-8".to_owned()))
+    match String::from_utf8(line) {
+        Ok(message) => Ok(Some(message)),
+        Err(_) => Err(CommandError::Usage("the message isn't UTF-8".to_owned())),
+    }
 }

@@ -48,7 +48,7 @@ pub(crate) fn models(arguments: &ModelsArguments, options: &Options) -> Result<E
 /// Runs `toolhold tools --for`.
 pub(crate) fn tools_for(task: &str, as_json: bool, options: &Options) -> Result<Exit, Error> {
     within(options, "toolhold tools", false, async |around| {
-        // The tools for the calls of this directory.
+        // This is the session of `toolhold call` in this directory.
         let session = call::session(None, around.folders)?;
         crate::agent::tools_for(task, &session, as_json, around, async || {
             make(options, around).await
@@ -57,6 +57,7 @@ pub(crate) fn tools_for(task: &str, as_json: bool, options: &Options) -> Result<
     })
 }
 
+/// Runs an agent's command in its surroundings.
 fn within(
     options: &Options,
     front_end: &'static str,
@@ -78,12 +79,12 @@ fn within(
     host::block_on(work(&around))
 }
 
-/// The host of an agent.
+/// Makes the host of an agent.
 pub(crate) async fn make(options: &Options, around: &Surroundings<'_>) -> Result<Host, HostError> {
     let folders = around.folders.clone();
     let loaded = around.config.clone();
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
-    // The agent's own text lists them.
+    // The agent's own text lists the skills already.
     let skills = OfferedSkills { skills: Arc::clone(&around.skills), are_listed: false };
     skills::print_notices(&skills).map_err(HostError::io("writing to stderr"))?;
     let front_end = around.front_end;

@@ -2,10 +2,8 @@
 //! undo), and shows what happens.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -26,8 +24,11 @@ use crate::agent::run::{Opened, open, open_named, remove_old};
 use crate::agent::{MakeHost, Surroundings, failed, history, undo};
 use crate::arguments::agent::ChatArguments;
 
-/// Sessions that are looked at for `/resume`, and those that are offered.
-const SESSIONS: (usize, usize) = (500, 50);
+/// Sessions that `/resume` searches.
+const MAX_SEARCHED: usize = 500;
+
+/// Sessions that `/resume` offers.
+const MAX_OFFERED: usize = 50;
 
 /// Talks on a full screen until the person ends it.
 pub(crate) async fn chat_on_screen(
@@ -36,14 +37,18 @@ pub(crate) async fn chat_on_screen(
     host: impl MakeHost,
     interrupts: &Interrupts,
 ) -> Result<Exit, CommandError> {
-    let asks = Arc::new(ScreenApprover::new(Questions::open(around.folders)));
-    let approver: Arc<dyn Approver> =
-        if arguments.yes() { Arc::clone(&around.approver) } else { Arc::clone(&asks) as _ };
+    let screen_approver = Arc::new(ScreenApprover::new(Questions::open(around.folders)));
+    let approver: Arc<dyn Approver> = if arguments.yes() {
+        Arc::clone(&around.approver)
+    } else {
+        Arc::clone(&screen_approver) as _
+    };
     let is_resumed = arguments.session.session.is_some() || arguments.session.last;
     let opened = open(&arguments.session, around, Arc::clone(&approver), host).await?;
-    let state = state(&opened, is_resumed, around).await?;
-    let (screen, wanted) =
-        Screen::open(state, &asks, interrupts).map_err(HostError::io("the terminal"))?;
+    let state = screen_state(&opened, is_resumed, around).await?;
+    let (screen, effects) =
+        Screen::open(state, &screen_approver, interrupts).map_err(HostError::io("the terminal"))?;
+
     let Opened { agent, id, host } = opened;
     let mut chat = Chat {
         agent,
@@ -51,8 +56,8 @@ pub(crate) async fn chat_on_screen(
         host,
         approver,
         screen,
-        wanted,
-        later: VecDeque::new(),
+        effects,
+        delayed: VecDeque::new(),
         is_offered: false,
         arguments,
         around,
@@ -74,8 +79,8 @@ pub(crate) async fn chat_on_screen(
     Ok(exit)
 }
 
-/// The state of a session's screen, with the earlier messages of the session.
-async fn state(
+/// Makes the state of a session's screen, with the earlier messages of the session.
+async fn screen_state(
     opened: &Opened,
     is_resumed: bool,
     around: &Surroundings<'_>,
@@ -93,9 +98,10 @@ async fn state(
     if !is_resumed {
         return Ok(state);
     }
+
     let folders = around.folders.clone();
     let id = opened.id.clone();
-    let shown = tokio::task::spawn_blocking(move || {
+    let replay = tokio::task::spawn_blocking(move || {
         let recorded = RecordedSession::open(&folders, &id)?;
         recorded.replay(
             &mut |event: RunEvent| drop(state.apply(event, Duration::ZERO)),
@@ -103,13 +109,13 @@ async fn state(
         )?;
         Ok(state)
     });
-    match shown.await.map_err(|error| HostError::Config(error.to_string()))? {
+    match replay.await.map_err(|error| HostError::Config(error.to_string()))? {
         Ok(state) => Ok(state),
         Err(error) => Err(failed(error, around).await),
     }
 }
 
-/// The limits and the rules in force, in words.
+/// Describes the model, the limits and the rules that apply.
 fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
     let settings = agent.settings();
     let config = &around.config.values;
@@ -133,8 +139,8 @@ fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
     let place = around.config.place("tools.autonomy");
     let autonomy = format!("{} ({place})", autonomy.as_str().unwrap_or_default());
     add_line(&mut text, "autonomy", &autonomy);
-    let files = around.config.file.iter().chain(&around.config.defaults);
-    for file in files {
+
+    for file in around.config.file.iter().chain(&around.config.defaults) {
         add_line(&mut text, "rules in", &neutral_line(&file.display().to_string()));
     }
     if around.config.project.is_some() {
@@ -146,14 +152,15 @@ fn status(agent: &Agent, around: &Surroundings<'_>) -> String {
     }
     let judge = &config.tools.adversarial_policy;
     if judge.enabled {
+        let provider = &judge.provider;
         let count = judge.policies.len();
         let policies = if count == 1 { "1 policy".to_owned() } else { format!("{count} policies") };
-        let open = if judge.fail_open { "runs (fail_open)" } else { "is denied" };
-        let judged = format!("{}, by {policies}; a call that isn't judged {open}", judge.provider);
-        add_line(&mut text, "judge", &judged);
+        let outcome = if judge.fail_open { "runs (fail_open)" } else { "is denied" };
+        let line = format!("{provider}, by {policies}; a call that isn't judged {outcome}");
+        add_line(&mut text, "judge", &line);
     }
-    for chosen in agent.filter_status() {
-        text.push_str(&neutral_line(&chosen));
+    for line in agent.filter_status() {
+        text.push_str(&neutral_line(&line));
         text.push('\n');
     }
     text.push_str(
@@ -181,25 +188,20 @@ struct Chat<'a> {
     host: Arc<Host>,
     approver: Arc<dyn Approver>,
     screen: ScreenHandle,
-    wanted: UnboundedReceiver<ScreenEffect>,
-    /// The effects that were wanted while a task ran.
-    later: VecDeque<ScreenEffect>,
+    effects: UnboundedReceiver<ScreenEffect>,
+    /// The effects that came while a task ran, and that wait for its end.
+    delayed: VecDeque<ScreenEffect>,
     /// Whether the person was asked about calls as JSON alone.
     is_offered: bool,
     arguments: &'a ChatArguments,
     around: &'a Surroundings<'a>,
 }
 
-enum First<T> {
-    Done(T),
-    Wanted(Option<ScreenEffect>),
-}
-
 impl Chat<'_> {
     async fn next(&mut self) -> Option<ScreenEffect> {
-        match self.later.pop_front() {
+        match self.delayed.pop_front() {
             Some(effect) => Some(effect),
-            None => self.wanted.recv().await,
+            None => self.effects.recv().await,
         }
     }
 
@@ -217,8 +219,8 @@ impl Chat<'_> {
                 let agent = &mut self.agent;
                 let finder = agent.finder();
                 let work = agent.run(task, &mut events, &cancel);
-                let more = Meanwhile::new(&self.screen, self.around, finder, &cancel);
-                more.until(work, &mut self.wanted, &mut self.later).await;
+                let side_work = SideWork::new(&self.screen, self.around, finder, &cancel);
+                side_work.run_until(work, &mut self.effects, &mut self.delayed).await;
                 self.screen.disarm();
                 self.screen.tell(FromSession::Status(status(&self.agent, self.around)));
                 self.offer_lenient().await?;
@@ -228,8 +230,8 @@ impl Chat<'_> {
                 let mut events = self.screen.events();
                 let finder = self.agent.finder();
                 let work = self.agent.compact(&mut events, &cancel);
-                let more = Meanwhile::new(&self.screen, self.around, finder, &cancel);
-                more.until(work, &mut self.wanted, &mut self.later).await;
+                let side_work = SideWork::new(&self.screen, self.around, finder, &cancel);
+                side_work.run_until(work, &mut self.effects, &mut self.delayed).await;
                 self.screen.disarm();
                 self.end_command(String::new());
             }
@@ -238,27 +240,29 @@ impl Chat<'_> {
             ScreenEffect::Undo => self.undo().await?,
             ScreenEffect::Complete(_) | ScreenEffect::Remember(_) => {
                 let cancel = CancellationToken::new();
-                Meanwhile::new(&self.screen, self.around, self.agent.finder(), &cancel)
-                    .take(effect);
+                let finder = self.agent.finder();
+                SideWork::new(&self.screen, self.around, finder, &cancel).start(effect);
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// Begins a session, or goes on with another one.
+    /// Opens the session of an ID, or a new session if `id` is `None`.
     async fn change_session(&mut self, id: Option<&str>) -> Result<(), CommandError> {
         let approver = Arc::clone(&self.approver);
         let host = Arc::clone(&self.host);
         let arguments = &self.arguments.session;
         let opened = open_named(id, arguments, self.around, approver, async || Ok(host)).await?;
-        let state = state(&opened, id.is_some(), self.around).await?;
-        (self.agent, self.id) = (opened.agent, opened.id);
+        let state = screen_state(&opened, id.is_some(), self.around).await?;
+        self.agent = opened.agent;
+        self.id = opened.id;
         self.screen.tell(FromSession::Other(Box::new(state)));
         Ok(())
     }
 
-    /// Lets the person choose. `None`: the person chose nothing.
+    /// Lets the person choose. Returns the index of the choice, or `None` if the person chose
+    /// nothing.
     async fn choose(
         &mut self,
         text: String,
@@ -267,39 +271,42 @@ impl Chat<'_> {
     ) -> Option<usize> {
         self.screen.tell(FromSession::Choose { text, choices, is_sudden });
         loop {
-            match self.wanted.recv().await {
-                Some(ScreenEffect::Picked(picked)) => return picked,
+            match self.effects.recv().await {
+                Some(ScreenEffect::Picked(choice)) => return choice,
                 Some(ScreenEffect::Leave) | None => {
-                    self.later.push_back(ScreenEffect::Leave);
+                    self.delayed.push_back(ScreenEffect::Leave);
                     return None;
                 }
-                Some(effect) => self.later.push_back(effect),
+                Some(effect) => self.delayed.push_back(effect),
             }
         }
     }
 
     async fn resume(&mut self) -> Result<(), CommandError> {
         let store = SessionStore::new(self.around.folders);
-        let found = tokio::task::spawn_blocking(move || store.list(SESSIONS.0)).await;
-        let found = match found.map_err(|error| HostError::Config(error.to_string()))? {
-            Ok(found) => found,
+        let listing = tokio::task::spawn_blocking(move || store.list(MAX_SEARCHED)).await;
+        let mut sessions = match listing.map_err(|error| HostError::Config(error.to_string()))? {
+            Ok(sessions) => sessions,
             Err(error) => return Err(failed(error, self.around).await),
         };
         let directory = self.around.directory.display().to_string();
-        let others = found.into_iter().filter(|session| {
+        sessions.retain(|session| {
             session.directory == directory
                 && session.id != self.id
                 && !session.title.is_empty()
                 && session.within.is_none()
         });
-        let sessions: Vec<_> = others.take(SESSIONS.1).collect();
+        sessions.truncate(MAX_OFFERED);
         if sessions.is_empty() {
             self.end_command("There is no other session in this directory.".to_owned());
             return Ok(());
         }
-        let choices = sessions.iter().map(|it| format!("{}  {}", it.id, it.title)).collect();
+
+        let choices =
+            sessions.iter().map(|session| format!("{}  {}", session.id, session.title)).collect();
         let text = "Which session do you want to continue? Enter selects, Esc cancels.".to_owned();
-        match self.choose(text, choices, false).await.and_then(|at| sessions.get(at)) {
+        let choice = self.choose(text, choices, false).await;
+        match choice.and_then(|index| sessions.get(index)) {
             Some(session) => self.change_session(Some(&session.id)).await,
             None => {
                 self.end_command(String::new());
@@ -312,15 +319,12 @@ impl Chat<'_> {
         let config = self.around.config.clone();
         let folders = self.around.folders.clone();
         let session = format!("agent {}", self.id);
-        let outcome = {
-            let config = config.clone();
-            let folders = folders.clone();
-            tokio::task::spawn_blocking(move || undo::plan(&config, &folders, &session)).await
-        };
-        let planned = outcome.map_err(|error| HostError::Config(error.to_string()))??;
-        let Some((about, text)) = planned else {
-            let told = "No call of this session changed files that can be restored.";
-            self.end_command(told.to_owned());
+        let plan = tokio::task::spawn_blocking(move || undo::plan(&config, &folders, &session))
+            .await
+            .map_err(|error| HostError::Config(error.to_string()))??;
+        let Some((calls, text)) = plan else {
+            let message = "No call of this session changed files that can be restored.";
+            self.end_command(message.to_owned());
             return Ok(());
         };
         let choices = vec!["No".to_owned(), "Yes".to_owned()];
@@ -328,16 +332,20 @@ impl Chat<'_> {
             self.end_command("Nothing was changed.".to_owned());
             return Ok(());
         }
+
+        let config = self.around.config.clone();
+        let folders = self.around.folders.clone();
         let front_end = self.around.front_end;
-        let undone = tokio::task::spawn_blocking(move || {
-            undo::carry_out(&config, &folders, &about, front_end)
-        });
-        let told = undone.await.map_err(|error| HostError::Config(error.to_string()))??;
-        let note = format!("The person undid the changes of one of your calls:\n{told}");
+        let message = tokio::task::spawn_blocking(move || {
+            undo::carry_out(&config, &folders, &calls, front_end)
+        })
+        .await
+        .map_err(|error| HostError::Config(error.to_string()))??;
+        let note = format!("The person undid the changes of one of your calls:\n{message}");
         if let Err(error) = self.agent.note(note).await {
             return Err(failed(error, self.around).await);
         }
-        self.end_command(told);
+        self.end_command(message);
         Ok(())
     }
 
@@ -355,23 +363,23 @@ impl Chat<'_> {
             neutral_line(&model)
         );
         if self.choose(text, vec!["No".to_owned(), "Yes".to_owned()], true).await == Some(1) {
-            let told = write_lenient(model, self.around).await?;
+            let text = write_lenient(model, self.around).await?;
             self.agent.be_lenient();
-            self.screen.events().event(RunEvent::Notice { text: told });
+            self.screen.events().event(RunEvent::Notice { text });
         }
         Ok(())
     }
 }
 
-/// Work next to a task.
-struct Meanwhile<'a> {
+/// Work at the same time as a task: completing paths and saving messages.
+struct SideWork<'a> {
     screen: &'a ScreenHandle,
     around: &'a Surroundings<'a>,
     finder: FileFinder,
     cancel: &'a CancellationToken,
 }
 
-impl<'a> Meanwhile<'a> {
+impl<'a> SideWork<'a> {
     fn new(
         screen: &'a ScreenHandle,
         around: &'a Surroundings<'a>,
@@ -381,45 +389,46 @@ impl<'a> Meanwhile<'a> {
         Self { screen, around, finder, cancel }
     }
 
-    /// Carries out the effects that can be done at once, until some work is done. The others wait.
-    async fn until<T>(
+    /// Runs the work of a task to its end. Side work of effects starts at once, and other effects
+    /// are delayed.
+    async fn run_until<T>(
         &self,
         work: impl Future<Output = T>,
-        wanted: &mut UnboundedReceiver<ScreenEffect>,
-        later: &mut VecDeque<ScreenEffect>,
+        effects: &mut UnboundedReceiver<ScreenEffect>,
+        delayed: &mut VecDeque<ScreenEffect>,
     ) {
         let mut work = pin!(work);
         loop {
-            let first = poll_fn(|context| match work.as_mut().poll(context) {
-                Poll::Ready(done) => Poll::Ready(First::Done(done)),
-                Poll::Pending => wanted.poll_recv(context).map(First::Wanted),
-            });
-            match first.await {
-                First::Done(_) => return,
-                First::Wanted(Some(
-                    effect @ (ScreenEffect::Complete(_) | ScreenEffect::Remember(_)),
-                )) => {
-                    self.take(effect);
+            let effect = tokio::select! {
+                // If both are ready, the end of the work comes first.
+                biased;
+                _ = &mut work => return,
+                effect = effects.recv() => effect,
+            };
+            match effect {
+                Some(effect @ (ScreenEffect::Complete(_) | ScreenEffect::Remember(_))) => {
+                    self.start(effect);
                 }
-                First::Wanted(Some(ScreenEffect::Leave) | None) => {
+                Some(ScreenEffect::Leave) | None => {
                     self.cancel.cancel();
-                    later.push_back(ScreenEffect::Leave);
+                    delayed.push_back(ScreenEffect::Leave);
                     drop(work.await);
                     return;
                 }
-                First::Wanted(Some(effect)) => later.push_back(effect),
+                Some(effect) => delayed.push_back(effect),
             }
         }
     }
 
-    fn take(&self, effect: ScreenEffect) {
+    /// Starts the side work of an effect.
+    fn start(&self, effect: ScreenEffect) {
         match effect {
-            ScreenEffect::Complete(wanted) => {
+            ScreenEffect::Complete(path_start) => {
                 let finder = self.finder.clone();
                 let paths = self.screen.paths();
                 tokio::spawn(async move {
-                    let found = finder.find(&wanted).await;
-                    paths.offer(wanted, found);
+                    let matches = finder.find(&path_start).await;
+                    paths.offer(path_start, matches);
                 });
             }
             ScreenEffect::Remember(message) => {

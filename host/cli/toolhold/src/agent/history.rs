@@ -10,12 +10,17 @@ use toolhold_core::state;
 /// The file in the folder of sessions' data.
 const FILE: &str = "history.json";
 
-/// The most directories, messages of a directory, and bytes of a message.
-const MAX: (usize, usize, usize) = (50, 200, 4096);
+const MAX_DIRECTORIES: usize = 50;
+
+/// The most messages of one directory.
+const MAX_MESSAGES: usize = 200;
+
+/// The most bytes of a message.
+const MAX_MESSAGE: usize = 4096;
 
 #[derive(Default, Serialize, Deserialize)]
 struct History {
-    /// The directory that was used last is the last one.
+    /// The directory with the newest message is the last one.
     directories: Vec<DirectoryHistory>,
 }
 
@@ -25,7 +30,7 @@ struct DirectoryHistory {
     messages: Vec<String>,
 }
 
-/// The messages of a directory, the last one last. Blocks.
+/// Reads the messages of a directory, the newest last. Blocks.
 ///
 /// # Errors
 ///
@@ -33,32 +38,32 @@ struct DirectoryHistory {
 pub(crate) fn read(folders: &Folders, directory: &Path) -> Result<Vec<String>, HostError> {
     let history: History = state::read(&folders.data.join("chat"), FILE)?;
     let directory = directory.display().to_string();
-    let here = history.directories.into_iter().find(|known| known.directory == directory);
-    Ok(here.map(|here| here.messages).unwrap_or_default())
+    let entry = history.directories.into_iter().find(|entry| entry.directory == directory);
+    Ok(entry.map(|entry| entry.messages).unwrap_or_default())
 }
 
-/// Adds a message. A long one isn't kept. Blocks.
+/// Adds a message. A long message isn't saved. Blocks.
 ///
 /// # Errors
 ///
 /// The file can't be changed.
 pub(crate) fn add(folders: &Folders, directory: &Path, message: String) -> Result<(), HostError> {
-    if message.len() > MAX.2 {
+    if message.len() > MAX_MESSAGE {
         return Ok(());
     }
     let directory = directory.display().to_string();
     state::update_lightly(&folders.data.join("chat"), FILE, |history: &mut History| {
-        let known = history.directories.iter().position(|known| known.directory == directory);
-        let mut here = match known {
-            Some(at) => history.directories.remove(at),
+        let index = history.directories.iter().position(|entry| entry.directory == directory);
+        let mut entry = match index {
+            Some(index) => history.directories.remove(index),
             None => DirectoryHistory { directory, messages: Vec::new() },
         };
-        here.messages.push(message);
-        let old = here.messages.len().saturating_sub(MAX.1);
-        here.messages.drain(..old);
-        history.directories.push(here);
-        let old = history.directories.len().saturating_sub(MAX.0);
-        history.directories.drain(..old);
+        entry.messages.push(message);
+        let old_messages = entry.messages.len().saturating_sub(MAX_MESSAGES);
+        entry.messages.drain(..old_messages);
+        history.directories.push(entry);
+        let old_directories = history.directories.len().saturating_sub(MAX_DIRECTORIES);
+        history.directories.drain(..old_directories);
         Ok(())
     })
 }

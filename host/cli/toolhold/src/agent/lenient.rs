@@ -11,8 +11,8 @@ use toolhold_terminal::style::STRONG;
 
 use crate::agent::Surroundings;
 
-/// Asks at a terminal whether JSON texts of `model`, a `PROVIDER/MODEL`, count as calls from now
-/// on, and writes the answer into the user's `toolhold.toml`. `true`: the texts count.
+/// Asks at a terminal whether JSON texts of `model`, a `PROVIDER/MODEL`, are calls from now on, and
+/// writes the choice into the user's `toolhold.toml`. Returns `true` if the texts are calls.
 pub(crate) async fn offer_lenient(
     model: String,
     around: &Surroundings<'_>,
@@ -34,14 +34,14 @@ pub(crate) async fn offer_lenient(
     Ok(true)
 }
 
-/// Writes the choice into the user's `toolhold.toml`. Returns what to tell the person.
+/// Writes the choice into the user's `toolhold.toml`. Returns a message for the person.
 pub(crate) async fn write_lenient(
     model: String,
     around: &Surroundings<'_>,
 ) -> Result<String, CommandError> {
     let folders = around.folders.clone();
-    let written =
-        tokio::task::spawn_blocking(move || insert::lenient_model(&folders, &model)).await;
-    let file = written.map_err(|error| HostError::Config(error.to_string()))??;
+    let file = tokio::task::spawn_blocking(move || insert::lenient_model(&folders, &model))
+        .await
+        .map_err(|error| HostError::Config(error.to_string()))??;
     Ok(format!("The model is now in `lenient_models` in [agent] of {}.", file.display()))
 }

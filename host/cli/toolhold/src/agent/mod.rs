@@ -28,7 +28,7 @@ use toolhold_terminal::error::CommandError;
 pub(crate) use chat::chat;
 pub(crate) use models::models;
 pub(crate) use run::run;
-pub(crate) use scheduled::run_scheduled;
+pub(crate) use scheduled::{ScheduledEnd, run_scheduled};
 pub(crate) use sessions::sessions;
 pub(crate) use toolhold_agent::Delegates;
 pub(crate) use tools::tools_for;

@@ -44,13 +44,11 @@ pub(crate) async fn models(
         return Err(CommandError::Usage(how_to_begin(around).await));
     }
     let mut reports = Vec::new();
-    let mut all_work = true;
+    let mut all_are_ok = true;
     for name in names {
-        let config = around.config;
-        let folders = around.folders;
-        let directory = around.directory;
-        let chosen = choose_model(config, folders, directory, around.front_end, Some(&name)).await;
-        let report = match chosen {
+        let Surroundings { config, folders, directory, front_end, .. } = *around;
+        let choice = choose_model(config, folders, directory, front_end, Some(&name)).await;
+        let report = match choice {
             Ok(model) if arguments.test => test(&model).await,
             Ok(model) => list(&model).await,
             // A provider without a chosen model can still list its models.
@@ -59,7 +57,9 @@ pub(crate) async fn models(
             }
             Err(error) => return Err(failed(error.into(), around).await),
         };
-        all_work &= report["ok"] == true;
+        if report["ok"] != true {
+            all_are_ok = false;
+        }
         if !arguments.json {
             anstream::stdout().lock().write_all(in_words(&report).as_bytes())?;
         }
@@ -68,27 +68,26 @@ pub(crate) async fn models(
     if arguments.json {
         writeln!(std::io::stdout().lock(), "{:#}", Value::Array(reports))?;
     }
-    Ok(if all_work { Exit::Success } else { Exit::Host })
+    Ok(if all_are_ok { Exit::Success } else { Exit::Host })
 }
 
+/// Returns a report with the models of a provider.
 async fn list(model: &ChosenModel) -> Value {
-    let own = json!({ "provider": model.provider(), "model": model.model() });
     let report = match model.list().await {
-        Ok(listed) => {
-            let listed: Vec<Value> = listed
+        Ok(models) => {
+            let models: Vec<Value> = models
                 .into_iter()
-                .map(|one| json!({ "name": one.name, "context_tokens": one.context }))
+                .map(|model| json!({ "name": model.name, "context_tokens": model.context }))
                 .collect();
-            json!({ "ok": true, "models": listed })
+            json!({ "ok": true, "models": models })
         }
         Err(error) => json!({ "ok": false, "error": error.to_string() }),
     };
-    merged(own, report)
+    with_names(model, report)
 }
 
-/// Asks for a short answer, and for a call.
+/// Asks for a short answer, and for a call. Returns a report.
 async fn test(model: &ChosenModel) -> Value {
-    let own = json!({ "provider": model.provider(), "model": model.model() });
     let tool = ModelTool {
         name: "get_time".to_owned(),
         description: "Says what time it is in a city.".to_owned(),
@@ -96,24 +95,23 @@ async fn test(model: &ChosenModel) -> Value {
             &json!({ "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"] }),
         ),
     };
-    let said = ask(model, &turn(model, "Count from 1 to 20, in words.", Vec::new())).await;
-    let (first, parts, whole) = match said {
-        Ok(Asked { first, parts, whole, .. }) => (first, parts, whole),
+    let count_turn = turn(model, "Count from 1 to 20, in words.", Vec::new());
+    let answer = match ask(model, &count_turn).await {
+        Ok(answer) => answer,
         Err(error) => {
-            return merged(own, json!({ "ok": false, "error": error.to_string() }));
+            return with_names(model, json!({ "ok": false, "error": error.to_string() }));
         }
     };
-    let called = ask(model, &turn(model, "What time is it in Oslo? Use the tool.", vec![tool]))
-        .await
-        .is_ok_and(|asked| asked.calls > 0);
+    let call_turn = turn(model, "What time is it in Oslo? Use the tool.", vec![tool]);
+    let calls_tools = ask(model, &call_turn).await.is_ok_and(|answer| answer.calls > 0);
     let report = json!({
         "ok": true,
-        "first_ms": millis(first),
-        "whole_ms": millis(whole),
-        "streams": parts > 1,
-        "calls_tools": called,
+        "first_ms": millis(answer.first),
+        "whole_ms": millis(answer.whole),
+        "streams": answer.parts > 1,
+        "calls_tools": calls_tools,
     });
-    merged(own, report)
+    with_names(model, report)
 }
 
 fn turn(model: &ChosenModel, text: &str, tools: Vec<ModelTool>) -> Turn {
@@ -130,8 +128,10 @@ fn turn(model: &ChosenModel, text: &str, tools: Vec<ModelTool>) -> Turn {
 }
 
 /// The measurements of an answer.
-struct Asked {
+struct MeasuredAnswer {
+    /// The time until the first part.
     first: Duration,
+    /// The time until the end.
     whole: Duration,
     parts: usize,
     calls: usize,
@@ -146,34 +146,39 @@ enum ModelTestError {
     Model(#[from] ModelError),
 }
 
-async fn ask(model: &ChosenModel, turn: &Turn) -> Result<Asked, ModelTestError> {
-    let begun = Instant::now();
+async fn ask(model: &ChosenModel, turn: &Turn) -> Result<MeasuredAnswer, ModelTestError> {
+    let started = Instant::now();
     let mut first = None;
     let mut parts = 0;
-    let mut seen = |event: ModelEvent| {
+    let mut events = |event: ModelEvent| {
         if matches!(event, ModelEvent::Text(_) | ModelEvent::Thinking(_) | ModelEvent::CallBegun(_))
         {
-            first.get_or_insert_with(|| begun.elapsed());
+            first.get_or_insert_with(|| started.elapsed());
             parts += 1;
         }
     };
     let never = CancellationToken::new();
-    let answer = tokio::time::timeout(TEST_TIME, model.ask(turn, &mut seen, &never))
+    let answer = tokio::time::timeout(TEST_TIME, model.ask(turn, &mut events, &never))
         .await
         .map_err(|_| ModelTestError::Time)??;
-    let whole = begun.elapsed();
-    Ok(Asked { first: first.unwrap_or(whole), whole, parts, calls: answer.calls().count() })
+    let whole = started.elapsed();
+    let calls = answer.calls().count();
+    Ok(MeasuredAnswer { first: first.unwrap_or(whole), whole, parts, calls })
 }
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn merged(mut one: Value, other: Value) -> Value {
-    if let (Some(fields), Value::Object(more)) = (one.as_object_mut(), other) {
-        fields.extend(more);
+/// Puts the names of the provider and the model before the fields of a report.
+fn with_names(model: &ChosenModel, report: Value) -> Value {
+    let mut named = json!({ "provider": model.provider(), "model": model.model() });
+    if let Value::Object(fields) = report {
+        for (key, value) in fields {
+            named[key.as_str()] = value;
+        }
     }
-    one
+    named
 }
 
 fn in_words(report: &Value) -> String {

@@ -31,10 +31,10 @@ pub(crate) struct Printer {
     cancel: CancellationToken,
     /// The text of the last answer.
     answer: String,
-    /// Whether the line on the terminal isn't complete.
-    in_line: bool,
-    /// Whether a part of thinking was shown last.
-    thinking: bool,
+    /// Whether the cursor is inside a line of the terminal.
+    is_in_line: bool,
+    /// Whether the model's thoughts were shown last.
+    is_thinking: bool,
     /// Whether something couldn't be written.
     is_broken: bool,
 }
@@ -50,8 +50,8 @@ impl Printer {
             form,
             cancel,
             answer: String::new(),
-            in_line: false,
-            thinking: false,
+            is_in_line: false,
+            is_thinking: false,
             is_broken: false,
         }
     }
@@ -67,13 +67,14 @@ impl Printer {
             RunEvent::TextPart { text } if self.form == Form::Live => {
                 self.end_thinking()?;
                 let mut out = anstream::stdout().lock();
-                self.in_line = !text.ends_with('\n');
+                self.is_in_line = !text.ends_with('\n');
                 write!(out, "{}", neutral(&text))?;
                 out.flush()
             }
             RunEvent::ThinkingPart { text } if std::io::stderr().is_terminal() => {
                 let mut err = anstream::stderr().lock();
-                (self.in_line, self.thinking) = (!text.ends_with('\n'), true);
+                self.is_in_line = !text.ends_with('\n');
+                self.is_thinking = true;
                 write!(err, "{FAINT}{}{FAINT:#}", neutral(&text))?;
                 err.flush()
             }
@@ -88,13 +89,14 @@ impl Printer {
                 self.end_line()?;
                 let mut err = anstream::stderr().lock();
                 let tool = neutral_line(&tool);
-                writeln!(err, "{STRONG}{tool}{STRONG:#} {FAINT}{}{FAINT:#}", shown(&arguments))
+                let arguments = arguments_line(&arguments);
+                writeln!(err, "{STRONG}{tool}{STRONG:#} {FAINT}{arguments}{FAINT:#}")
             }
             RunEvent::Result { failed: true, tool, text, .. } => {
                 self.end_line()?;
-                let why = why_failed(&text);
+                let error = error_for_person(&text);
                 let tool = neutral_line(&tool);
-                writeln!(anstream::stderr().lock(), "  {BAD}{tool} failed{BAD:#}: {why}")
+                writeln!(anstream::stderr().lock(), "  {BAD}{tool} failed{BAD:#}: {error}")
             }
             RunEvent::Notice { text } => {
                 self.end_line()?;
@@ -136,17 +138,18 @@ impl Printer {
     }
 
     fn end_thinking(&mut self) -> std::io::Result<()> {
-        if self.thinking {
+        if self.is_thinking {
             self.end_line()?;
         }
         Ok(())
     }
 
     fn end_line(&mut self) -> std::io::Result<()> {
-        if self.in_line {
+        if self.is_in_line {
             writeln!(anstream::stderr().lock())?;
         }
-        (self.in_line, self.thinking) = (false, false);
+        self.is_in_line = false;
+        self.is_thinking = false;
         Ok(())
     }
 }
@@ -155,7 +158,7 @@ impl RunEvents for Printer {
     fn event(&mut self, event: RunEvent) {
         let Err(error) = self.show(event) else { return };
         self.cancel.cancel();
-        // A reader that has gone, such as `head`, wanted no more.
+        // A reader that is gone, such as `head`, needs no more.
         if error.kind() != std::io::ErrorKind::BrokenPipe && !self.is_broken {
             self.is_broken = true;
             let _ = writeln!(anstream::stderr(), "the answer can't be written: {error}");
@@ -163,33 +166,37 @@ impl RunEvents for Printer {
     }
 }
 
-/// Why a call failed, with what would allow it: the lines of the error, indented.
-fn why_failed(text: &str) -> String {
+/// Returns the error of a failed call, indented and without the parts that are for the model alone.
+fn error_for_person(text: &str) -> String {
     let error = text.split_once("error: ").map_or(text, |(_, error)| error);
-    let lines = error.lines().take_while(|line| {
-        !["suggestion: ", "retryable: "].iter().any(|next| line.starts_with(next))
-    });
-    let whole = lines.collect::<Vec<_>>().join("\n");
+    let mut lines = Vec::new();
+    for line in error.lines() {
+        if line.starts_with("suggestion: ") || line.starts_with("retryable: ") {
+            break;
+        }
+        lines.push(line);
+    }
+    let whole = lines.join("\n");
     let shown = cut(&whole, MAX_FAILURE);
     let more = if shown.len() < whole.len() { " …" } else { "" };
-    format!("{}{more}", neutral(shown).trim_end().replace('\n', "\n    "))
+    let indented = neutral(shown).trim_end().replace('\n', "\n    ");
+    format!("{indented}{more}")
 }
 
-/// The arguments of a call, on one line.
-fn shown(arguments: &Value) -> String {
-    let text = match arguments.as_object() {
-        Some(fields) if fields.len() == 1 => fields
-            .values()
-            .next()
-            .and_then(Value::as_str)
-            .map_or_else(|| arguments.to_string(), str::to_owned),
-        _ => arguments.to_string(),
-    };
+/// Formats the arguments of a call on one line: a single text without its name.
+fn arguments_line(arguments: &Value) -> String {
+    let mut text = arguments.to_string();
+    if let Some(fields) = arguments.as_object()
+        && fields.len() == 1
+        && let Some(Value::String(value)) = fields.values().next()
+    {
+        text.clone_from(value);
+    }
     let line = neutral_line(cut(&text, MAX_LINE));
     if line.len() < text.len() { format!("{line} …") } else { line }
 }
 
-/// The turns, tokens and cost, on one line.
+/// Formats the turns, tokens and cost on one line.
 pub(crate) fn in_words(spent: &Spent) -> String {
     let read = spent.tokens().saturating_sub(spent.output);
     let cached = match spent.cache_read {

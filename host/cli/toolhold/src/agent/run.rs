@@ -21,7 +21,7 @@ use crate::arguments::agent::{RunArguments, SessionArguments};
 /// Bytes of a task.
 const MAX_TASK: u64 = 1024 * 1024;
 
-/// Does a task. `host`: makes the host once a model is known.
+/// Works on a task. `host` makes the host once a model is known.
 ///
 /// # Errors
 ///
@@ -33,9 +33,9 @@ pub(crate) async fn run(
 ) -> Result<Exit, CommandError> {
     let interrupts = Interrupts::listen()?;
     if let Some(id) = &arguments.replay {
-        return replayed(arguments, around, id, &interrupts).await;
+        return replay(arguments, around, id, &interrupts).await;
     }
-    let task = task(&arguments.task)?;
+    let task = read_task(&arguments.task)?;
     let Opened { mut agent, id, .. } =
         open(&arguments.session, around, Arc::clone(&around.approver), host).await?;
     if let Some(turns) = arguments.max_turns {
@@ -54,7 +54,7 @@ pub(crate) async fn run(
     Ok(exit(ending.kind))
 }
 
-/// The exit code of an end.
+/// Returns the exit code for an end.
 fn exit(kind: EndKind) -> Exit {
     match kind {
         EndKind::Done => Exit::Success,
@@ -74,34 +74,37 @@ pub(crate) struct Opened {
     pub(crate) host: Arc<Host>,
 }
 
-/// The agent of a command. `approver`: answers for calls that need approval.
+/// Opens the session that the command line asks for. `approver` answers for calls that need
+/// approval.
 pub(crate) async fn open(
     arguments: &SessionArguments,
     around: &Surroundings<'_>,
     approver: Arc<dyn Approver>,
     host: impl MakeHost,
 ) -> Result<Opened, CommandError> {
-    let session = if arguments.last {
-        let store = SessionStore::new(around.folders);
-        let directory = around.directory.display().to_string();
-        let found = tokio::task::spawn_blocking(move || store.last_in(&directory))
-            .await
-            .map_err(|error| HostError::Config(error.to_string()))?;
-        let last = match found {
-            Ok(last) => last,
-            Err(error) => return Err(failed(error, around).await),
-        };
-        Some(last.ok_or_else(|| {
-            CommandError::Usage("there is no session to continue in this directory".to_owned())
-        })?)
-    } else {
-        arguments.session.clone()
-    };
+    let session =
+        if arguments.last { Some(last_session(around).await?) } else { arguments.session.clone() };
     open_named(session.as_deref(), arguments, around, approver, async || host().await.map(Arc::new))
         .await
 }
 
-/// The agent in the session of an ID. `None`: a new one.
+/// Returns the ID of the last session in the working directory.
+async fn last_session(around: &Surroundings<'_>) -> Result<String, CommandError> {
+    let store = SessionStore::new(around.folders);
+    let directory = around.directory.display().to_string();
+    let last = tokio::task::spawn_blocking(move || store.last_in(&directory))
+        .await
+        .map_err(|error| HostError::Config(error.to_string()))?;
+    match last {
+        Ok(Some(id)) => Ok(id),
+        Ok(None) => {
+            Err(CommandError::Usage("there is no session to continue in this directory".to_owned()))
+        }
+        Err(error) => Err(failed(error, around).await),
+    }
+}
+
+/// Opens the session of an ID, or a new session if `session` is `None`.
 pub(crate) async fn open_named(
     session: Option<&str>,
     arguments: &SessionArguments,
@@ -110,7 +113,7 @@ pub(crate) async fn open_named(
     host: impl AsyncFnOnce() -> Result<Arc<Host>, HostError>,
 ) -> Result<Opened, CommandError> {
     let instructions = match &session {
-        // The session has its own from its begin.
+        // The session keeps the instructions that it started with.
         Some(_) => Vec::new(),
         None => instructions(around, arguments.trust_instructions).await?,
     };
@@ -145,51 +148,51 @@ pub(crate) async fn open_named(
     }
 }
 
-async fn replayed(
+async fn replay(
     arguments: &RunArguments,
     around: &Surroundings<'_>,
     id: &str,
     interrupts: &Interrupts,
 ) -> Result<Exit, CommandError> {
     let folders = around.folders.clone();
-    let wanted = id.to_owned();
+    let id = id.to_owned();
     let cancel = interrupts.arm();
     let mut printer = Printer::new(arguments.json, cancel.clone());
-    let shown = tokio::task::spawn_blocking(move || {
-        RecordedSession::open(&folders, &wanted)?.replay(&mut printer, &cancel)
+    let replay = tokio::task::spawn_blocking(move || {
+        RecordedSession::open(&folders, &id)?.replay(&mut printer, &cancel)
     });
-    match shown.await.map_err(|error| HostError::Config(error.to_string()))? {
-        Ok(last) => Ok(exit(last)),
+    match replay.await.map_err(|error| HostError::Config(error.to_string()))? {
+        Ok(last_end) => Ok(exit(last_end)),
         Err(error) => Err(failed(error, around).await),
     }
 }
 
-/// The task: the words, and the text on stdin in the place of `-`.
-fn task(words: &[String]) -> Result<String, CommandError> {
+/// Joins the words of the task. The text on stdin replaces `-`.
+fn read_task(words: &[String]) -> Result<String, CommandError> {
     let mut task = String::new();
     for word in words {
         if !task.is_empty() {
             task.push(if word == "-" { '\n' } else { ' ' });
         }
         if word == "-" {
-            let mut text = String::new();
-            let read = std::io::stdin().lock().take(MAX_TASK + 1).read_to_string(&mut text);
-            read.map_err(|error| CommandError::Usage(format!("stdin can't be read: {error}")))?;
-            task.push_str(&text);
+            let mut limited = std::io::stdin().lock().take(MAX_TASK + 1);
+            limited
+                .read_to_string(&mut task)
+                .map_err(|error| CommandError::Usage(format!("stdin can't be read: {error}")))?;
         } else {
             task.push_str(word);
         }
     }
-    match () {
-        () if task.trim().is_empty() => {
-            Err(CommandError::Usage("the task is empty; write what to do".to_owned()))
-        }
-        () if task.len() as u64 > MAX_TASK => Err(CommandError::Usage(format!(
+    if task.trim().is_empty() {
+        return Err(CommandError::Usage("the task is empty; write what to do".to_owned()));
+    }
+    if task.len() as u64 > MAX_TASK {
+        return Err(CommandError::Usage(format!(
             "the task is too long; the limit is {MAX_TASK} bytes. Put the text into a file and \
              name the file"
-        ))),
-        () => Ok(task),
+        )));
     }
+    Ok(task)
 }
 
 /// Removes sessions that are too old, after everything else.

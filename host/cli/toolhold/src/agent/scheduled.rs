@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toolhold_agent::{EndKind, RunEvent, TaskEnd};
+use toolhold_agent::{RunEvent, TaskEnd};
 use toolhold_core::{CancellationToken, Phase};
 use toolhold_models::Part;
 use toolhold_terminal::error::CommandError;
@@ -14,28 +14,15 @@ use crate::arguments::agent::{PhaseName, SessionArguments};
 /// The result of the agent's work.
 #[derive(Debug)]
 pub(crate) struct ScheduledEnd {
-    /// Its end.
     pub(crate) end: TaskEnd,
-    /// The ID of its session, which `toolhold run sessions` knows.
+    /// The ID of the session, for `toolhold run sessions`.
     pub(crate) session: String,
     /// The model's last answer.
     pub(crate) answer: String,
 }
 
-impl ScheduledEnd {
-    /// Whether a rule ended it.
-    pub(crate) fn is_denied(&self) -> bool {
-        self.end.kind == EndKind::Denied
-    }
-
-    /// Whether the model said that it is done.
-    pub(crate) fn is_done(&self) -> bool {
-        self.end.kind == EndKind::Done
-    }
-}
-
-/// Has the agent work on a prompt in a session of its own. `phase`: the phase of its calls.
-/// `is_untrusted`: whether the prompt may follow from untrusted text.
+/// Lets the agent work on a prompt in a new session. `phase` is the phase of its calls, and
+/// `is_untrusted` tells whether untrusted text may have led to the prompt.
 ///
 /// # Errors
 ///

@@ -1,9 +1,10 @@
 //! `toolhold run sessions`: lists, shows, exports and deletes sessions of the agent.
 
+use std::fs::File;
 use std::io::Write;
 
 use serde_json::json;
-use toolhold_agent::{Corrected, SessionEntry, SessionStore, read_entries};
+use toolhold_agent::{Corrected, SessionEntry, SessionStore, StoredSession, read_entries};
 use toolhold_core::text::{cut, neutral, neutral_line};
 use toolhold_models::Part;
 use toolhold_terminal::error::CommandError;
@@ -27,62 +28,71 @@ pub(crate) async fn sessions(
     around: &Surroundings<'_>,
 ) -> Result<Exit, CommandError> {
     let store = SessionStore::new(around.folders);
-    let result = match command {
+    match command {
         SessionsCommand::List { limit, json } => {
             match store.list(usize::try_from(*limit).unwrap_or(usize::MAX)) {
-                Ok(found) if *json => {
-                    writeln!(std::io::stdout().lock(), "{:#}", json!(found))?;
-                    Ok(())
-                }
-                Ok(found) => {
-                    let mut out = anstream::stdout().lock();
-                    if found.is_empty() {
-                        writeln!(out, "There are no sessions; `toolhold run` starts one.")?;
-                    }
-                    for session in found {
-                        let seconds = i64::try_from(session.changed).unwrap_or_default();
-                        let changed = jiff::Timestamp::from_second(seconds).unwrap_or_default();
-                        let directory = neutral_line(&session.directory);
-                        let outer = session.within.as_deref().map(neutral_line);
-                        let within =
-                            outer.map(|outer| format!(" (for {outer})")).unwrap_or_default();
-                        writeln!(
-                            out,
-                            "{STRONG}{}{STRONG:#}  {changed}  {directory}{within}\n  {FAINT}{}{FAINT:#}",
-                            session.id, session.title
-                        )?;
-                    }
-                    Ok(())
-                }
-                Err(error) => Err(error),
+                Ok(sessions) => list(&sessions, *json)?,
+                Err(error) => return Err(failed(error, around).await),
             }
         }
-        SessionsCommand::Show { id } => match store.file(id) {
-            Ok(file) => {
-                for entry in read_entries(file) {
-                    show(&entry.map_err(CommandError::Write)?)?;
+        SessionsCommand::Show { id } => {
+            for entry in read_entries(open_file(&store, id, around).await?) {
+                show(&entry.map_err(CommandError::Write)?)?;
+            }
+        }
+        SessionsCommand::Export { id } => {
+            let mut file = open_file(&store, id, around).await?;
+            std::io::copy(&mut file, &mut std::io::stdout().lock())?;
+        }
+        SessionsCommand::Delete { ids } => {
+            // If one ID is wrong, no session is removed.
+            for id in ids {
+                open_file(&store, id, around).await?;
+            }
+            for id in ids {
+                if let Err(error) = store.remove(id) {
+                    return Err(failed(error, around).await);
                 }
-                Ok(())
             }
-            Err(error) => Err(error),
-        },
-        SessionsCommand::Export { id } => match store.file(id) {
-            Ok(mut file) => {
-                std::io::copy(&mut file, &mut std::io::stdout().lock())?;
-                Ok(())
-            }
-            Err(error) => Err(error),
-        },
-        // If one ID is wrong, no session is removed.
-        SessionsCommand::Delete { ids } => ids
-            .iter()
-            .try_for_each(|id| store.file(id).map(drop))
-            .and_then(|()| ids.iter().try_for_each(|id| store.remove(id))),
-    };
-    match result {
-        Ok(()) => Ok(Exit::Success),
+        }
+    }
+    Ok(Exit::Success)
+}
+
+async fn open_file(
+    store: &SessionStore,
+    id: &str,
+    around: &Surroundings<'_>,
+) -> Result<File, CommandError> {
+    match store.file(id) {
+        Ok(file) => Ok(file),
         Err(error) => Err(failed(error, around).await),
     }
+}
+
+fn list(sessions: &[StoredSession], as_json: bool) -> Result<(), CommandError> {
+    if as_json {
+        writeln!(std::io::stdout().lock(), "{:#}", json!(sessions))?;
+        return Ok(());
+    }
+    let mut out = anstream::stdout().lock();
+    if sessions.is_empty() {
+        writeln!(out, "There are no sessions; `toolhold run` starts one.")?;
+    }
+    for session in sessions {
+        let seconds = i64::try_from(session.changed).unwrap_or_default();
+        let changed = jiff::Timestamp::from_second(seconds).unwrap_or_default();
+        let directory = neutral_line(&session.directory);
+        let outer = match &session.within {
+            Some(outer) => format!(" (for {})", neutral_line(outer)),
+            None => String::new(),
+        };
+        let id = &session.id;
+        let title = &session.title;
+        writeln!(out, "{STRONG}{id}{STRONG:#}  {changed}  {directory}{outer}")?;
+        writeln!(out, "  {FAINT}{title}{FAINT:#}")?;
+    }
+    Ok(())
 }
 
 /// Shows an entry.
@@ -92,12 +102,11 @@ fn show(entry: &SessionEntry) -> Result<(), CommandError> {
         SessionEntry::Began(began) => {
             let directory = neutral_line(&began.directory);
             let id = neutral_line(&began.id);
-            let within = began
-                .within
-                .as_ref()
-                .map(|outer| format!(", for {}", neutral_line(outer)))
-                .unwrap_or_default();
-            writeln!(out, "{FAINT}session {id} in {directory}{within}{FAINT:#}")?;
+            let outer = match &began.within {
+                Some(outer) => format!(", for {}", neutral_line(outer)),
+                None => String::new(),
+            };
+            writeln!(out, "{FAINT}session {id} in {directory}{outer}{FAINT:#}")?;
         }
         SessionEntry::Task(task) => {
             let model = neutral_line(&task.settings.model);

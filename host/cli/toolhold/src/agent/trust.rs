@@ -11,8 +11,8 @@ use toolhold_terminal::style::{STRONG, WARNING};
 
 use crate::agent::Surroundings;
 
-/// The instructions that count. At a terminal, new and changed ones are shown and asked about;
-/// elsewhere they are left out, unless `trusted`.
+/// Returns the instructions that apply. At a terminal, the person is asked about new and changed
+/// files. Elsewhere, these files are left out unless `trusted` is `true`.
 pub(crate) async fn instructions(
     around: &Surroundings<'_>,
     trusted: bool,
@@ -34,7 +34,11 @@ pub(crate) async fn instructions(
     if new.is_empty() {
         return Ok(files);
     }
-    if !trusted && !ask::is_watched() {
+    if trusted {
+        // The trust is for this run only, since no person has looked at the files.
+        return Ok(files);
+    }
+    if !ask::is_watched() {
         for file in &new {
             let path = neutral_line(&file.path.display().to_string());
             writeln!(
@@ -45,22 +49,19 @@ pub(crate) async fn instructions(
         }
         return Ok(files.into_iter().filter(|file| file.is_seen).collect());
     }
-    if trusted {
-        // For this run only, since no person has looked at the files.
-        return Ok(files);
-    }
-    let accepted = asked(new)?;
+
+    let accepted = ask_about(new)?;
     let folders = around.folders.clone();
-    let remembered = accepted.clone();
-    let written =
-        tokio::task::spawn_blocking(move || remember_instructions(&remembered, &folders)).await;
-    written.map_err(|error| HostError::Config(error.to_string()))??;
-    // In the order of the files, since later files count more.
+    let to_remember = accepted.clone();
+    tokio::task::spawn_blocking(move || remember_instructions(&to_remember, &folders))
+        .await
+        .map_err(|error| HostError::Config(error.to_string()))??;
+    // The order of the files stays, since later files have precedence.
     Ok(files.into_iter().filter(|file| file.is_seen || accepted.contains(file)).collect())
 }
 
-/// Returns the files that the person wants to count.
-fn asked(files: Vec<InstructionFile>) -> Result<Vec<InstructionFile>, CommandError> {
+/// Asks about each file. Returns the files that the person accepts.
+fn ask_about(files: Vec<InstructionFile>) -> Result<Vec<InstructionFile>, CommandError> {
     let mut accepted = Vec::new();
     for file in files {
         let path = neutral_line(&file.path.display().to_string());

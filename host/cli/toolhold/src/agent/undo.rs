@@ -11,8 +11,8 @@ use toolhold_core::undo::{self, UndoEntry};
 /// Paths that are shown.
 const SHOWN: usize = 20;
 
-/// The calls of the session's last turn that can be undone, the newest first, and a description of
-/// the changes for the person. `None`: there is no such turn. Blocks.
+/// Returns the calls of the session's last turn that can be undone, the newest first, and a
+/// description of the changes for the person. Returns `None` if there is no such turn. Blocks.
 ///
 /// # Errors
 ///
@@ -24,27 +24,33 @@ pub(crate) fn plan(
 ) -> Result<Option<(Vec<UndoEntry>, String)>, HostError> {
     let store = undo::store(config, folders);
     let saved = store.list().map_err(HostError::io("reading what calls changed"))?;
-    let next = saved.into_iter().find(|about| about.is_next() && about.session == session);
-    let Some(about) = next else { return Ok(None) };
-    let calls = store.turn_of(&about).map_err(HostError::io("reading what calls changed"))?;
-    let running = jobs::list_running(folders)?;
-    let of_calls = running.iter().flat_map(|(_, jobs)| jobs).find(|job| {
-        job.state == JobState::Running && calls.iter().any(|about| about.call == job.call)
-    });
-    if let Some(job) = of_calls {
-        return Err(HostError::Config(format!(
-            "a job that this call started still runs; stop the job first: `toolhold jobs stop {}`",
-            job.id
-        )));
+    let newest = saved.into_iter().find(|entry| entry.is_next() && entry.session == session);
+    let Some(newest) = newest else { return Ok(None) };
+    let calls = store.turn_of(&newest).map_err(HostError::io("reading what calls changed"))?;
+    for (_, jobs) in jobs::list_running(folders)? {
+        for job in jobs {
+            let is_of_turn = calls.iter().any(|entry| entry.call == job.call);
+            if is_of_turn && job.state == JobState::Running {
+                return Err(HostError::Config(format!(
+                    "a job that this call started still runs; stop the job first: `toolhold jobs \
+                     stop {}`",
+                    job.id
+                )));
+            }
+        }
     }
+
     let mut lines = Vec::new();
-    for (at, about) in calls.iter().enumerate() {
-        let plan = store.plan(&about.call).map_err(|error| HostError::Config(error.to_string()))?;
-        lines.extend(plan.changes.iter().map(|it| described(&it.path, it.what.as_str())));
-        // The changes of an earlier call are compared when the later calls are undone.
-        if at == 0 {
-            let left = plan.conflicts.iter();
-            lines.extend(left.map(|it| described(&it.path, &format!("not restored: {}", it.why))));
+    for (index, entry) in calls.iter().enumerate() {
+        let plan = store.plan(&entry.call).map_err(|error| HostError::Config(error.to_string()))?;
+        for change in &plan.changes {
+            lines.push(path_line(&change.path, change.what.as_str()));
+        }
+        // An earlier call conflicts with the later calls, which are undone first.
+        if index == 0 {
+            for conflict in &plan.conflicts {
+                lines.push(path_line(&conflict.path, &format!("not restored: {}", conflict.why)));
+            }
         }
     }
     let mut text = format!("Undo {} of the last turn?\n", counted(calls.len(), "call"));
@@ -55,11 +61,11 @@ pub(crate) fn plan(
     Ok(Some((calls, text)))
 }
 
-fn described(path: &Path, what: &str) -> String {
-    format!("  {}: {}\n", neutral_line(&path.display().to_string()), neutral_line(what))
+fn path_line(path: &Path, change: &str) -> String {
+    format!("  {}: {}\n", neutral_line(&path.display().to_string()), neutral_line(change))
 }
 
-/// Undoes the calls, and records that. Returns what to tell the person. Blocks.
+/// Undoes the calls, and records that. Returns a message for the person. Blocks.
 ///
 /// # Errors
 ///
@@ -72,16 +78,16 @@ pub(crate) fn carry_out(
 ) -> Result<String, HostError> {
     let store = undo::store(config, folders);
     let mut paths = 0;
-    let mut failed = String::new();
-    for about in calls {
-        let undone = store.undo(&about.call);
-        let error = undone.as_ref().err().map(ToString::to_string);
+    let mut errors = String::new();
+    for entry in calls {
+        let result = store.undo(&entry.call);
+        let error = result.as_ref().err().map(ToString::to_string);
         let by = "the person in the chat";
-        undo::record(config, folders, about, by, error.as_deref(), front_end)?;
-        match undone {
+        undo::record(config, folders, entry, by, error.as_deref(), front_end)?;
+        match result {
             Ok(plan) => paths += plan.changes.len(),
-            Err(error) => failed.push_str(&format!("\n{}", neutral(&error.to_string()))),
+            Err(error) => errors.push_str(&format!("\n{}", neutral(&error.to_string()))),
         }
     }
-    Ok(format!("Undone: {}.{failed}", counted(paths, "path")))
+    Ok(format!("Undone: {}.{errors}", counted(paths, "path")))
 }

@@ -10,7 +10,7 @@ use toolhold_core::text::{neutral, neutral_line};
 use toolhold_core::{Always, HostError, PostedQuestion, Questions, Reply, Scope};
 
 use crate::arguments::{ApprovalsArguments, ApprovalsCommand};
-use crate::asking::{answered, shown};
+use crate::asking::{ask_until_answered, shown};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::options::Options;
@@ -73,7 +73,7 @@ impl Desk<'_> {
         };
         for posted in waiting {
             dialogue.print(head(posted).trim_end())?;
-            let reply = answered(&mut dialogue, &posted.question, BY)?;
+            let reply = ask_until_answered(&mut dialogue, &posted.question, BY)?;
             self.answer(posted, reply)?;
         }
         Ok(Exit::Success)

@@ -13,13 +13,13 @@ use toolhold_core::{
 };
 use toolhold_terminal::{approval, inquiry};
 
-pub(crate) use terminal::answered;
+pub(crate) use terminal::ask_until_answered;
 
 /// The way in which `toolhold call` gets an approval.
 pub(crate) enum Asker {
-    /// By an option of the command line, which also answers an earlier question.
+    /// The command line has `--yes`, which also answers an earlier question.
     Yes(Questions),
-    /// By an option of the command line, which doesn't count here.
+    /// The command line has `--yes`, which this place in the configuration forbids.
     YesForbidden(String),
     /// A person is at the terminal.
     Terminal(Questions),
@@ -28,7 +28,7 @@ pub(crate) enum Asker {
 }
 
 impl Asker {
-    /// `yes`: the command line has `--yes`.
+    /// Chooses the approver. `yes` tells whether the command line has `--yes`.
     pub(crate) fn approver(yes: bool, folders: &Folders, loaded: &Config) -> Arc<dyn Approver> {
         let settings = &loaded.values.approvals;
         let questions = Questions::open(folders);
@@ -44,10 +44,9 @@ impl Asker {
         match self {
             Self::Yes(questions) => {
                 let questions = questions.clone();
-                let withdrawn =
-                    tokio::task::spawn_blocking(move || approval::withdraw(&questions, &question))
-                        .await;
-                match withdrawn {
+                let withdrawal =
+                    tokio::task::spawn_blocking(move || approval::withdraw(&questions, &question));
+                match withdrawal.await {
                     Ok(()) => Reply::Yes { scope: Scope::Once, by: "--yes".to_owned() },
                     Err(error) => {
                         Reply::Unasked(format!("the earlier question can't be withdrawn: {error}"))
@@ -61,13 +60,13 @@ impl Asker {
                 let questions = questions.clone();
                 let given_up = GivenUp::default();
                 let is_over = Arc::clone(&given_up.0);
-                let asked = tokio::task::spawn_blocking(move || {
+                let reply = tokio::task::spawn_blocking(move || {
                     ask_at_terminal(&questions, &question, is_over)
-                })
-                .await;
-                asked.unwrap_or_else(|error| {
-                    Reply::Unasked(format!("the question can't be asked: {error}"))
-                })
+                });
+                match reply.await {
+                    Ok(reply) => reply,
+                    Err(error) => Reply::Unasked(format!("the question can't be asked: {error}")),
+                }
             }
             Self::Elsewhere(posting) => match posting.ask(question).await {
                 Reply::Unasked(why) => {
@@ -84,15 +83,18 @@ impl Approver for Asker {
         Box::pin(self.reply(question))
     }
 
-    fn inquire(&self, asked: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
+    fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
         Box::pin(async move {
             match self {
                 Self::Terminal(_) => {
                     let given_up = GivenUp::default();
                     let is_over = Arc::clone(&given_up.0);
-                    tokio::task::spawn_blocking(move || inquiry::ask(&asked, is_over))
-                        .await
-                        .unwrap_or_else(|error| InquiryAnswer::Unanswered(error.to_string()))
+                    let answer =
+                        tokio::task::spawn_blocking(move || inquiry::ask(&inquiry, is_over));
+                    match answer.await {
+                        Ok(answer) => answer,
+                        Err(error) => InquiryAnswer::Unanswered(error.to_string()),
+                    }
                 }
                 _ => InquiryAnswer::Unanswered("there is no terminal to ask at".to_owned()),
             }
@@ -108,8 +110,8 @@ impl Approver for Asker {
     }
 }
 
-/// Ends a question when nobody waits for its answer any more, as after Ctrl-C: text that is typed
-/// then is for the next question.
+/// Ends a question when it is dropped, because then nobody waits for the answer, as after Ctrl-C.
+/// Text that is typed later is for the next question.
 #[derive(Default)]
 struct GivenUp(Arc<AtomicBool>);
 
@@ -128,7 +130,7 @@ fn ask_at_terminal(questions: &Questions, question: &Question, is_over: Arc<Atom
         return Reply::Unasked("the terminal is closed".to_owned());
     };
     let mut dialogue = dialogue.until(is_over);
-    match answered(&mut dialogue, question, "terminal") {
+    match ask_until_answered(&mut dialogue, question, "terminal") {
         Ok(reply) => {
             approval::withdraw(questions, question);
             reply

@@ -9,26 +9,26 @@ use crate::ask::Dialogue;
 use crate::error::Error;
 
 /// Shows a question and asks until the answer is valid. Enter means no.
-pub(crate) fn answered<R: BufRead, W: Write>(
+pub(crate) fn ask_until_answered<R: BufRead, W: Write>(
     dialogue: &mut Dialogue<R, W>,
     question: &Question,
     by: &str,
 ) -> Result<Reply, Error> {
     dialogue.print(shown::question(question).trim_end())?;
-    let always = matches!(question.always, Always::Writes(_));
-    let choice = if always { "[y/session/always/N]" } else { "[y/session/N]" };
+    let has_always = matches!(question.always, Always::Writes(_));
+    let choice = if has_always { "[y/session/always/N]" } else { "[y/session/N]" };
     loop {
         let answer = dialogue.ask(&format!("Allow it? {choice}"))?;
-        if let Some(reason) = reason(&answer) {
+        if let Some(reason) = reason_after_no(&answer) {
             return Ok(Reply::No { by: by.to_owned(), reason: reason.to_owned() });
         }
         match answer.to_ascii_lowercase().as_str() {
             "y" | "yes" => return Ok(yes(Scope::Once, by)),
             "s" | "session" => return Ok(yes(Scope::Session, by)),
             // This answer writes a permanent rule, so one letter isn't enough.
-            "always" if always => return Ok(yes(Scope::Always, by)),
+            "always" if has_always => return Ok(yes(Scope::Always, by)),
             "" => return Ok(Reply::No { by: by.to_owned(), reason: String::new() }),
-            _ if always => dialogue.print(
+            _ if has_always => dialogue.print(
                 "  Please answer y (this call), session (the same call in this session), always, \
                  or n. You can add a reason: no, REASON.",
             )?,
@@ -44,16 +44,18 @@ fn yes(scope: Scope, by: &str) -> Reply {
     Reply::Yes { scope, by: by.to_owned() }
 }
 
-/// The person's words after a no, for the agent: `no, use the other file`. `None`: the answer isn't
-/// a no.
-fn reason(answer: &str) -> Option<&str> {
-    let answer = answer.trim();
-    let (word, rest) = match answer.find([' ', ',', ':']) {
-        Some(end) => answer.split_at(end),
-        None => (answer, ""),
-    };
-    let is_no = word.eq_ignore_ascii_case("n") || word.eq_ignore_ascii_case("no");
-    is_no.then(|| rest.trim_start_matches([' ', ',', ':']))
+/// Returns the person's reason for a no, such as `use the other file` from `no, use the other file`.
+/// Returns `None` if the answer isn't a no.
+fn reason_after_no(answer: &str) -> Option<&str> {
+    const SEPARATORS: [char; 3] = [' ', ',', ':'];
+    let trimmed = answer.trim();
+    let word_end = trimmed.find(SEPARATORS).unwrap_or(trimmed.len());
+    let (word, reason) = trimmed.split_at(word_end);
+    if word.eq_ignore_ascii_case("n") || word.eq_ignore_ascii_case("no") {
+        Some(reason.trim_start_matches(SEPARATORS))
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -75,7 +77,7 @@ mod tests {
 
     #[track_caller]
     fn reply(always: Value, input: &str) -> Option<Reply> {
-        answered(
+        ask_until_answered(
             &mut Dialogue::between(input.as_bytes(), Vec::new()),
             &question(always),
             "terminal",

@@ -26,55 +26,64 @@ pub(super) fn run(check: &PolicyCheck, options: &Options) -> Result<Exit, Error>
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
     let session = call::session(check.session.as_deref(), &folders)?;
-    let found = host::block_on(async {
+    let result = host::block_on(async {
         let host = host::build(options, folders, loaded, "toolhold call").await?;
         let arguments =
             call::arguments(&check.arguments, &check.tool, &host).map_err(Error::usage)?;
-        let session = Some(session);
-        let phase = check.phase.map(Into::into);
-        Ok(host.check(Request { session, phase, ..Request::new(&check.tool, arguments) }))
+        let mut request = Request::new(&check.tool, arguments);
+        request.session = Some(session);
+        request.phase = check.phase.map(Into::into);
+        Ok(host.check(request))
     })?;
-    match (check.json, &found.outcome) {
-        (true, _) => writeln!(std::io::stdout().lock(), "{:#}", object(&check.tool, &found))?,
-        (false, Ok(decision)) => write!(anstream::stdout().lock(), "{}", text(&found, decision))?,
+    match (check.json, &result.outcome) {
+        (true, _) => {
+            let object = check_as_json(&check.tool, &result);
+            writeln!(std::io::stdout().lock(), "{object:#}")?;
+        }
+        (false, Ok(decision)) => write!(anstream::stdout().lock(), "{}", text(&result, decision))?,
         (false, Err(failure)) => write!(anstream::stderr(), "{}", call::explain(failure))?,
     }
-    Ok(match &found.outcome {
-        Ok(_) if runs(&found) => Exit::Success,
+    Ok(match &result.outcome {
+        Ok(_) if would_run(&result) => Exit::Success,
         Ok(_) => Exit::Denied,
         Err(failure) => Exit::for_failure(failure),
     })
 }
 
-/// Whether the call would run without approval.
-fn runs(found: &Check) -> bool {
-    let verdict = found.outcome.as_ref().map(|decision| decision.verdict);
-    verdict == Ok(Verdict::Allow) || (verdict == Ok(Verdict::Ask) && found.approved_by.is_some())
+/// Checks whether the call would run without a question to a person.
+fn would_run(check: &Check) -> bool {
+    match check.outcome.as_ref().map(|decision| decision.verdict) {
+        Ok(Verdict::Allow) => true,
+        Ok(Verdict::Ask) => check.approved_by.is_some(),
+        Ok(Verdict::Deny) | Err(_) => false,
+    }
 }
 
-fn object(asked: &str, found: &Check) -> Value {
+/// Formats the result as JSON. `requested_tool` is the name on the command line.
+fn check_as_json(requested_tool: &str, check: &Check) -> Value {
+    let decision = check.outcome.as_ref().ok();
     json!({
-        "tool": found.tool.as_deref().unwrap_or(asked),
-        "verdict": found.outcome.as_ref().ok().map(|decision| decision.verdict.as_str()),
-        "runs": runs(found),
-        "decision": found.outcome.as_ref().ok().map(rule),
-        "approved_by": found.approved_by,
-        "open": found.open,
-        "arguments": found.arguments,
-        "commands": commands(found).map(analysis_json).collect::<Value>(),
-        "subjects": found.subjects.iter().map(subject).collect::<Value>(),
-        "gates": found.gates.iter().map(gate).collect::<Value>(),
-        "failure": found.outcome.as_ref().err(),
+        "tool": check.tool.as_deref().unwrap_or(requested_tool),
+        "verdict": decision.map(|decision| decision.verdict.as_str()),
+        "runs": would_run(check),
+        "decision": decision.map(decision_as_json),
+        "approved_by": check.approved_by,
+        "open": check.open,
+        "arguments": check.arguments,
+        "commands": commands(check).map(analysis_as_json).collect::<Value>(),
+        "subjects": check.subjects.iter().map(subject_as_json).collect::<Value>(),
+        "gates": check.gates.iter().map(gate_as_json).collect::<Value>(),
+        "failure": check.outcome.as_ref().err(),
     })
 }
 
-fn subject(ResolvedSubject { kind, access, text }: &ResolvedSubject) -> Value {
+fn subject_as_json(ResolvedSubject { kind, access, text }: &ResolvedSubject) -> Value {
     json!({ "kind": kind, "access": access, "text": text })
 }
 
-fn gate(GateCheck { gate, said }: &GateCheck) -> Value {
+fn gate_as_json(GateCheck { gate, said }: &GateCheck) -> Value {
     match said {
-        GateAnswer::Rule(decision) => rule(decision),
+        GateAnswer::Rule(decision) => decision_as_json(decision),
         GateAnswer::Nothing => json!({ "gate": gate.as_str(), "verdict": null }),
         GateAnswer::Unknown => json!({ "gate": gate.as_str(), "verdict": "unknown" }),
         GateAnswer::Unasked(model) => {
@@ -83,21 +92,20 @@ fn gate(GateCheck { gate, said }: &GateCheck) -> Value {
     }
 }
 
-/// The commands that it acts on, with their analysis.
-fn commands(found: &Check) -> impl Iterator<Item = CommandAnalysis> {
-    found
-        .subjects
-        .iter()
-        .filter(|subject| subject.kind == SubjectKind::Command)
-        .map(|subject| analyze(&subject.text))
+/// Returns the analysis of each command that the call runs.
+fn commands(check: &Check) -> impl Iterator<Item = CommandAnalysis> {
+    let subjects = check.subjects.iter();
+    let commands = subjects.filter(|subject| subject.kind == SubjectKind::Command);
+    commands.map(|command| analyze(&command.text))
 }
 
-fn analysis_json(CommandAnalysis { commands, unresolved, substitutes }: CommandAnalysis) -> Value {
-    let commands: Vec<Value> = commands.into_iter().map(simple_command).collect();
+fn analysis_as_json(analysis: CommandAnalysis) -> Value {
+    let CommandAnalysis { commands, unresolved, substitutes } = analysis;
+    let commands: Vec<Value> = commands.into_iter().map(simple_command_as_json).collect();
     json!({ "commands": commands, "unresolved": unresolved, "substitutes": substitutes })
 }
 
-fn simple_command(command: SimpleCommand) -> Value {
+fn simple_command_as_json(command: SimpleCommand) -> Value {
     let SimpleCommand { text, program, class, destructive, needs_network } = command;
     json!({
         "text": text,
@@ -108,14 +116,45 @@ fn simple_command(command: SimpleCommand) -> Value {
     })
 }
 
-fn rule(Decision { verdict, gate, rule, place, remedy }: &Decision) -> Value {
-    json!({ "gate": gate.as_str(), "verdict": verdict.as_str(), "rule": rule, "place": place, "remedy": remedy })
+fn decision_as_json(decision: &Decision) -> Value {
+    let Decision { verdict, gate, rule, place, remedy } = decision;
+    json!({
+        "gate": gate.as_str(),
+        "verdict": verdict.as_str(),
+        "rule": rule,
+        "place": place,
+        "remedy": remedy,
+    })
 }
 
-fn text(found: &Check, decision: &Decision) -> String {
-    let tool = neutral_line(found.tool.as_deref().unwrap_or_default());
-    let run = if found.open.is_some() { "begin" } else { "run" };
-    let mut text = match (decision.verdict, &found.approved_by) {
+/// Describes the decision, the subjects, the commands and the gates for people.
+fn text(check: &Check, decision: &Decision) -> String {
+    let mut text = verdict_text(check, decision);
+    if !check.subjects.is_empty() {
+        text.push_str("\nThe call acts on\n");
+    }
+    for ResolvedSubject { access, text: subject, .. } in &check.subjects {
+        let access = if *access == Access::Read { "read" } else { "write" };
+        let _ = writeln!(text, "  {access:6} {}", short(subject));
+    }
+    for command in commands(check) {
+        text.push_str("\nThe call runs\n");
+        for Explanation { class, text: explanation } in command.explain() {
+            let _ = writeln!(text, "  {:6} {explanation}", class.map_or("", Risk::as_str));
+        }
+    }
+    text.push_str("\nThe gates, in order\n");
+    for gate in &check.gates {
+        text += &gate_line(gate);
+    }
+    text
+}
+
+/// Describes the decision for people.
+fn verdict_text(check: &Check, decision: &Decision) -> String {
+    let tool = neutral_line(check.tool.as_deref().unwrap_or_default());
+    let run = if check.open.is_some() { "begin" } else { "run" };
+    let mut text = match (decision.verdict, &check.approved_by) {
         (Verdict::Allow, _) => format!("{GOOD}allow{GOOD:#}: this call of `{tool}` would {run}.\n"),
         (Verdict::Ask, None) => {
             format!("{WARNING}ask{WARNING:#}: this call of `{tool}` would need approval.\n")
@@ -139,44 +178,30 @@ fn text(found: &Check, decision: &Decision) -> String {
             let _ = writeln!(text, "  {STRONG}{name}{STRONG:#}: {}", lines.join("\n    "));
         }
     }
-    text.extend(found.open.iter().map(|open| format!("{}\n", neutral_line(open))));
-    if decision.verdict != Verdict::Deny && found.gates.iter().any(is_unasked) {
+    if let Some(open) = &check.open {
+        let _ = writeln!(text, "{}", neutral_line(open));
+    }
+    if decision.verdict != Verdict::Deny && check.gates.iter().any(is_unasked) {
         text.push_str("Before that, a model judges the call; the model was not asked now.\n");
     }
-    if !found.subjects.is_empty() {
-        text.push_str("\nThe call acts on\n");
-    }
-    for ResolvedSubject { access, text: subject, .. } in &found.subjects {
-        let access = if *access == Access::Read { "read" } else { "write" };
-        let _ = writeln!(text, "  {access:6} {}", short(subject));
-    }
-    for command in commands(found) {
-        text.push_str("\nThe call runs\n");
-        for Explanation { class, text: told } in command.explain() {
-            let _ = writeln!(text, "  {:6} {told}", class.map_or("", Risk::as_str));
+    text
+}
+
+fn gate_line(GateCheck { gate, said }: &GateCheck) -> String {
+    let gate = gate.as_str();
+    match said {
+        GateAnswer::Rule(decision) => {
+            let verdict = decision.verdict.as_str();
+            let rule = short(&decision.rule);
+            let place = neutral_line(&decision.place);
+            format!("  {gate:14} {verdict:6} {rule} {FAINT}({place}){FAINT:#}\n")
+        }
+        GateAnswer::Nothing => format!("  {gate:14} {FAINT}-{FAINT:#}\n"),
+        GateAnswer::Unknown => format!("  {gate:14} {FAINT}not asked{FAINT:#}\n"),
+        GateAnswer::Unasked(model) => {
+            format!("  {gate:14} {:6} {}\n", "model", neutral_line(model))
         }
     }
-    text.push_str("\nThe gates, in order\n");
-    for GateCheck { gate, said } in &found.gates {
-        let gate = gate.as_str();
-        let _ = match said {
-            GateAnswer::Rule(decision) => {
-                let rule = short(&decision.rule);
-                let place = neutral_line(&decision.place);
-                writeln!(
-                    text,
-                    "  {gate:14} {:6} {rule} {FAINT}({place}){FAINT:#}",
-                    decision.verdict.as_str()
-                )
-            }
-            GateAnswer::Nothing => writeln!(text, "  {gate:14} {FAINT}-{FAINT:#}"),
-            GateAnswer::Unknown => writeln!(text, "  {gate:14} {FAINT}not asked{FAINT:#}"),
-            GateAnswer::Unasked(model) => {
-                writeln!(text, "  {gate:14} {:6} {}", "model", neutral_line(model))
-            }
-        };
-    }
-    text
 }
 
 fn is_unasked(gate: &GateCheck) -> bool {
@@ -184,6 +209,7 @@ fn is_unasked(gate: &GateCheck) -> bool {
 }
 
 fn short(text: &str) -> String {
-    let short = cut(text, MAX_SHOWN);
-    format!("{}{}", neutral_line(short), if short.len() < text.len() { "…" } else { "" })
+    let shown = cut(text, MAX_SHOWN);
+    let more = if shown.len() < text.len() { "…" } else { "" };
+    format!("{}{more}", neutral_line(shown))
 }

@@ -25,24 +25,31 @@ pub(super) fn run(id: &str, json: bool) -> Result<Exit, Error> {
         )));
     };
     if json {
-        writeln!(
-            std::io::stdout().lock(),
-            "{:#}",
-            json!({ "decision": decision(last), "records": records })
-        )?;
+        let object = json!({ "decision": decision_as_json(last), "records": records });
+        writeln!(std::io::stdout().lock(), "{object:#}")?;
     } else {
         write!(anstream::stdout().lock(), "{}", text(last, &records))?;
     }
     Ok(Exit::Success)
 }
 
-fn decision(record: &Value) -> Value {
-    let keys = ["verdict", "gate", "rule", "place", "approved_by", "approval_scope"];
-    keys.into_iter()
-        .chain(["adversarial_policy_decision"])
-        .filter_map(|key| Some((key.to_owned(), record.get(key)?.clone())))
-        .collect::<serde_json::Map<_, _>>()
-        .into()
+/// Returns the fields of a record that are about the decision.
+fn decision_as_json(record: &Value) -> Value {
+    let mut fields = serde_json::Map::new();
+    for key in [
+        "verdict",
+        "gate",
+        "rule",
+        "place",
+        "approved_by",
+        "approval_scope",
+        "adversarial_policy_decision",
+    ] {
+        if let Some(value) = record.get(key) {
+            fields.insert(key.to_owned(), value.clone());
+        }
+    }
+    Value::Object(fields)
 }
 
 fn text(record: &Value, records: &[Value]) -> String {
@@ -62,44 +69,32 @@ fn text(record: &Value, records: &[Value]) -> String {
     add_line(&mut text, "rule", field(record, "rule"));
     add_line(&mut text, "place", field(record, "place"));
     add_line(&mut text, "a model said", field(record, "adversarial_policy_decision"));
-    let said = records
-        .iter()
-        .rev()
-        .find_map(|record| Some((record["answer"].as_str()?, record["approved_by"].as_str()?)));
-    match (said, field(record, "approved_by")) {
-        (Some((answer, by)), _) => {
-            add_line(
-                &mut text,
-                "a person",
-                Some(format!("said {} ({})", neutral_line(answer), neutral_line(by))),
-            );
-        }
-        (None, Some(by)) => {
-            add_line(&mut text, "a person", Some(format!("had approved the call before ({by})")));
-        }
-        (None, None) => {}
-    }
+    add_line(&mut text, "a person", approval(record, records));
     add_line(&mut text, "arguments", Some(neutral_line(&record["arguments"].to_string())));
-    match field(record, "result").as_deref() {
-        Some("success") => add_line(&mut text, "result", Some("an output".to_owned())),
-        Some(_) => add_line(
-            &mut text,
-            "result",
-            field(record, "error").or_else(|| field(record, "error_category")),
-        ),
-        None => {
-            add_line(
-                &mut text,
-                "result",
-                Some("unknown: only the start of the call is recorded".to_owned()),
-            );
-        }
-    }
+    let result = match record["result"].as_str() {
+        Some("success") => Some("an output".to_owned()),
+        Some(_) => field(record, "error").or_else(|| field(record, "error_category")),
+        None => Some("unknown: only the start of the call is recorded".to_owned()),
+    };
+    add_line(&mut text, "result", result);
     let _ = writeln!(
         text,
         "{FAINT}`toolhold policy check` shows the decision about such a call now.{FAINT:#}"
     );
     text
+}
+
+/// Describes the answer of a person. Returns `None` if no person decided.
+fn approval(record: &Value, records: &[Value]) -> Option<String> {
+    for record in records.iter().rev() {
+        if let Some(answer) = field(record, "answer")
+            && let Some(by) = field(record, "approved_by")
+        {
+            return Some(format!("said {answer} ({by})"));
+        }
+    }
+    let by = field(record, "approved_by")?;
+    Some(format!("had approved the call before ({by})"))
 }
 
 fn field(record: &Value, key: &str) -> Option<String> {

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::Receiver;
+use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{sleep, timeout};
 use toolhold_core::config::{CeilingFiles, Config, ConfigWatch, Folders};
 use toolhold_core::{Host, HostError};
@@ -47,34 +47,40 @@ pub(super) struct Follower {
 }
 
 impl ConfigChanges {
-    /// Starts to watch. Call it before the configuration is loaded, so that no change is missed.
+    /// Starts to watch the files. The caller loads the configuration afterwards, so that no change
+    /// is missed.
     pub(super) fn watch(options: &Options, folders: &Folders) -> Result<Self, Error> {
         let inputs = options.inputs()?;
-        let mut watched = ConfigWatch::new(folders, &inputs)?;
+        let watch = ConfigWatch::new(folders, &inputs)?;
         let ceilings = CeilingFiles::read(&inputs);
         let (sender, changes) = tokio::sync::mpsc::channel(1);
-        // It lives as long as the process: a server does nothing after it has served.
+        // The thread lives as long as the process: a server does nothing after it has served.
         std::thread::Builder::new()
             .name("toolhold-config".to_owned())
-            .spawn(
-                move || {
-                    while watched.wait_for_change().is_ok() && sender.blocking_send(()).is_ok() {}
-                },
-            )
+            .spawn(move || send_changes(watch, &sender))
             .map_err(HostError::io("watching the configuration"))?;
         Ok(Self { changes, ceilings })
     }
 }
 
+/// Sends a message after each change, until nobody receives the messages.
+fn send_changes(mut watch: ConfigWatch, sender: &Sender<()>) {
+    while watch.wait_for_change().is_ok() {
+        if sender.blocking_send(()).is_err() {
+            return;
+        }
+    }
+}
+
 impl Follower {
-    /// Puts a new host in the place of the present one whenever the configuration changes. Wrong
-    /// files change nothing.
+    /// Replaces the host with a new one whenever the configuration changes. An invalid configuration
+    /// changes nothing, except that an invalid ceiling stops all calls.
     pub(super) async fn follow(
         mut self,
         mut changes: ConfigChanges,
         prepare: impl Fn(Folders, Config) -> Result<PreparedHost, HostError>,
     ) {
-        let mut told: Option<String> = None;
+        let mut last_warning: Option<String> = None;
         while changes.changes.recv().await.is_some() {
             let mut ceilings = self.read_ceilings().await;
             let mut built = self.build(&prepare).await;
@@ -83,54 +89,56 @@ impl Follower {
                 ceilings = self.read_ceilings().await;
                 built = self.build(&prepare).await;
             }
-            match built {
+
+            let error = match built {
                 Ok((host, loaded)) => {
-                    let restart = self.needs_restart(&loaded);
-                    self.loaded = loaded;
-                    self.follow_tasks().await;
-                    retire(self.live.replace(host));
-                    told = None;
+                    self.replace_host(host, loaded).await;
+                    last_warning = None;
                     changes.ceilings = ceilings.unwrap_or(changes.ceilings);
-                    tracing::info!("the configuration has changed and applies from the next call");
-                    let _ = writeln!(
-                        anstream::stderr(),
-                        "{FAINT}the configuration has changed and applies from the next \
-                         call{FAINT:#}"
-                    );
-                    for table in restart {
-                        warn(&format!(
-                            "{table} has changed; the change takes effect after a restart"
-                        ));
-                    }
+                    continue;
                 }
-                Err(error) => {
-                    let (_, Some(error)) = error.end() else { continue };
-                    // The old ceiling no longer applies, whatever the fault of the new ceiling is.
-                    if ceilings.as_ref() != Some(&changes.ceilings) {
-                        let reason = format!(
-                            "the ceiling has changed and the configuration is invalid, so no call \
-                             runs until it is fixed: {error}"
-                        );
-                        self.live.refuse_calls(&reason);
-                        if told.as_ref() != Some(&reason) {
-                            warn(&reason);
-                            told = Some(reason);
-                        }
-                        continue;
-                    }
-                    let reason = format!(
-                        "the changed configuration is invalid, so the previous one stays in use: \
-                         {error}"
-                    );
-                    if told.as_ref() != Some(&reason) {
-                        warn(&reason);
-                        if self.tells_client {
-                            self.live.tell(reason.clone());
-                        }
-                        told = Some(reason);
-                    }
-                }
+                Err(error) => error,
+            };
+            let (_, Some(message)) = error.end() else { continue };
+            // The old ceiling no longer applies, whatever the fault of the new ceiling is.
+            let is_same_ceiling = ceilings.as_ref() == Some(&changes.ceilings);
+            let warning = if is_same_ceiling {
+                format!(
+                    "the changed configuration is invalid, so the previous one stays in use: \
+                     {message}"
+                )
+            } else {
+                format!(
+                    "the ceiling has changed and the configuration is invalid, so no call runs \
+                     until it is fixed: {message}"
+                )
+            };
+            if !is_same_ceiling {
+                self.live.refuse_calls(&warning);
             }
+            if last_warning.as_ref() != Some(&warning) {
+                warn(&warning);
+                if is_same_ceiling && self.tells_client {
+                    self.live.tell(warning.clone());
+                }
+                last_warning = Some(warning);
+            }
+        }
+    }
+
+    /// Puts a new host and its configuration in the place of the present ones.
+    async fn replace_host(&mut self, host: Arc<Host>, loaded: Config) {
+        let unchangeable = self.changes_after_restart(&loaded);
+        self.loaded = loaded;
+        self.follow_tasks().await;
+        retire(self.live.replace(host));
+        tracing::info!("the configuration has changed and applies from the next call");
+        let _ = writeln!(
+            anstream::stderr(),
+            "{FAINT}the configuration has changed and applies from the next call{FAINT:#}"
+        );
+        for table in unchangeable {
+            warn(&format!("{table} has changed; the change takes effect after a restart"));
         }
     }
 
@@ -138,13 +146,13 @@ impl Follower {
     async fn follow_tasks(&self) {
         let tasks = Arc::clone(&self.tasks);
         let loaded = self.loaded.clone();
-        let followed = tokio::task::spawn_blocking(move || tasks.follow(&loaded)).await;
-        if let Ok(Err(error)) = followed {
+        let result = tokio::task::spawn_blocking(move || tasks.follow(&loaded)).await;
+        if let Ok(Err(error)) = result {
             warn(&format!("tasks don't run: {error}"));
         }
     }
 
-    /// The files of the ceilings. `None`: the files are unknown.
+    /// Reads the files of the ceilings. Returns `None` if the environment can't be read.
     async fn read_ceilings(&self) -> Option<CeilingFiles> {
         let inputs = self.options.inputs().ok()?;
         tokio::task::spawn_blocking(move || CeilingFiles::read(&inputs)).await.ok()
@@ -162,21 +170,19 @@ impl Follower {
         let mut prepared = prepare(self.folders.clone(), loaded.clone())?;
         prepared.builder = prepared.builder.replaces(&self.live.current());
         let host = prepared.build().await?;
-        // The tools of the present host stay meanwhile. A slow plugin doesn't delay a new rule.
+        // Until then, the present host answers. A slow plugin must not delay a new rule.
         let _ = timeout(MAX_LOADING, host.ready()).await;
         Ok((host, loaded))
     }
 
-    /// The changed tables that a running server can't take over.
-    fn needs_restart(&self, loaded: &Config) -> Vec<&'static str> {
+    /// Returns the changed keys and tables that a running server can't take over.
+    fn changes_after_restart(&self, loaded: &Config) -> Vec<&'static str> {
         let before = &self.loaded.values;
         let now = &loaded.values;
         let mut tables = Vec::new();
-        let [before_tasks, now_tasks] = [before, now].map(|config| config.tools.scheduler);
-        if before_tasks.max_running != now_tasks.max_running
-            && before_tasks.enabled
-            && now_tasks.enabled
-        {
+        let tasks_go_on = before.tools.scheduler.enabled && now.tools.scheduler.enabled;
+        let has_other_limit = before.tools.scheduler.max_running != now.tools.scheduler.max_running;
+        if tasks_go_on && has_other_limit {
             tables.push("max_running in [tools.scheduler]");
         }
         if before.serve != now.serve {
@@ -189,9 +195,9 @@ impl Follower {
     }
 }
 
-fn warn(what: &str) {
-    tracing::debug!("{what}");
-    let _ = style::warn(what);
+fn warn(message: &str) {
+    tracing::debug!("{message}");
+    let _ = style::warn(message);
 }
 
 /// Drops a host once its last call has ended, on a thread that may block.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use toolhold_core::config::{self, Config, Folders};
 use toolhold_core::text::neutral_line;
-use toolhold_core::{Host, HostBuilder, HostError, Session};
+use toolhold_core::{CancellationToken, Host, HostBuilder, HostError, Session};
 use toolhold_export::Telemetry;
 use toolhold_mcp_client::Servers;
 use toolhold_mcp_server::{Http, ListenAddress, ServeError, Server, serve_http, serve_stdio};
@@ -25,84 +25,109 @@ use crate::host;
 use crate::options::Options;
 use crate::tasks::command::ServedTasks;
 
+/// The command, in the audit log.
+const FRONT_END: &str = "toolhold serve";
+
 /// Runs the command until the client goes away or the process is told to end.
 pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, Error> {
     let end = interrupt::cancellation()?;
     let folders = Folders::from_environment()?;
-    let servers = Servers::new("toolhold serve");
     match arguments.http {
-        None => host::block_on_this_thread(async {
-            let (changes, loaded) = load(options, &folders)?;
-            let server = server(options, &folders, &loaded, None, &servers).await?;
-            let tasks = ServedTasks::start(options, &folders, &loaded)?;
-            follow(options, loaded, changes, &server, None, servers, &tasks);
-            if std::io::stdin().is_terminal() {
-                tell_that_it_waits()?;
-            }
-            let served = serve_stdio(server, Session::new(session()?), end).await;
-            tasks.end();
-            served.map_err(error_of)?;
-            Ok(Exit::Success)
-        }),
-        Some(place) => host::block_on(async {
-            let (changes, loaded) = load(options, &folders)?;
-            let begun = async {
-                // Before plugins are loaded, so that an error shows at once.
-                let serve = loaded.values.serve.clone();
-                let door = toolhold_core::door(&loaded, &folders, "toolhold serve");
-                let bound = Http::bind(place, serve, &folders, !arguments.no_auth, &door).await;
-                let http = bound.map_err(|error| match error {
-                    ServeError::Settings(why) => Error::Host(HostError::Config(format!(
-                        "{why}\nThe settings are in {}.",
-                        loaded.own_table("serve")
-                    ))),
-                    error => error_of(error),
-                })?;
-                let server =
-                    server(options, &folders, &loaded, Some(http.place()), &servers).await?;
-                Ok::<_, Error>((http, server))
-            };
-            let (http, server) = tokio::select! {
-                begun = begun => begun?,
-                () = end.cancelled() => return Ok(Exit::Success),
-            };
-            let tasks = ServedTasks::start(options, &folders, &loaded)?;
-            let place = Some(http.place().clone());
-            follow(options, loaded, changes, &server, place, servers, &tasks);
-            announce(&http)?;
-            let served = serve_http(server, http, end).await;
-            tasks.end();
-            served.map_err(error_of)?;
-            Ok(Exit::Success)
-        }),
+        None => host::block_on_this_thread(run_stdio(options, &folders, end)),
+        Some(address) => {
+            let needs_token = !arguments.no_auth;
+            host::block_on(run_http(options, &folders, address, needs_token, end))
+        }
     }
 }
 
-/// The configuration, and its files, which are watched from before it was read.
-fn load(options: &Options, folders: &Folders) -> Result<(ConfigChanges, Config), Error> {
+/// Serves the client behind stdin and stdout.
+async fn run_stdio(
+    options: &Options,
+    folders: &Folders,
+    end: CancellationToken,
+) -> Result<Exit, Error> {
+    let servers = Servers::new(FRONT_END);
+    let (changes, loaded) = watch_and_load(options, folders)?;
+    let server = build_server(options, folders, &loaded, None, &servers).await?;
+    let tasks = ServedTasks::start(options, folders, &loaded)?;
+    follow(options, loaded, changes, &server, None, servers, &tasks);
+    if std::io::stdin().is_terminal() {
+        tell_that_it_waits()?;
+    }
+    let result = serve_stdio(server, Session::new(session_name()?), end).await;
+    tasks.end();
+    result.map_err(error_of)?;
+    Ok(Exit::Success)
+}
+
+/// Serves clients at an address.
+async fn run_http(
+    options: &Options,
+    folders: &Folders,
+    address: ListenAddress,
+    needs_token: bool,
+    end: CancellationToken,
+) -> Result<Exit, Error> {
+    let servers = Servers::new(FRONT_END);
+    let (changes, loaded) = watch_and_load(options, folders)?;
+    let start = async {
+        // The address comes before the plugins, so that its error shows at once.
+        let serve = loaded.values.serve.clone();
+        let door = toolhold_core::door(&loaded, folders, FRONT_END);
+        let http = match Http::bind(address, serve, folders, needs_token, &door).await {
+            Ok(http) => http,
+            Err(ServeError::Settings(problem)) => {
+                let table = loaded.own_table("serve");
+                let message = format!("{problem}\nThe settings are in {table}.");
+                return Err(Error::Host(HostError::Config(message)));
+            }
+            Err(error) => return Err(error_of(error)),
+        };
+        let server = build_server(options, folders, &loaded, Some(http.place()), &servers).await?;
+        Ok((http, server))
+    };
+    let (http, server) = tokio::select! {
+        result = start => result?,
+        () = end.cancelled() => return Ok(Exit::Success),
+    };
+
+    let tasks = ServedTasks::start(options, folders, &loaded)?;
+    let address = Some(http.place().clone());
+    follow(options, loaded, changes, &server, address, servers, &tasks);
+    announce(&http)?;
+    let result = serve_http(server, http, end).await;
+    tasks.end();
+    result.map_err(error_of)?;
+    Ok(Exit::Success)
+}
+
+/// Loads the configuration. Its files are watched before they are read, so that no change is missed.
+fn watch_and_load(options: &Options, folders: &Folders) -> Result<(ConfigChanges, Config), Error> {
     let changes = ConfigChanges::watch(options, folders)?;
     let loaded = host::load(options, folders)?;
     Ok((changes, loaded))
 }
 
-/// The server for clients at a place. `None`: one client behind a pipe.
-async fn server(
+/// Builds the server for clients at an address, or for the client behind a pipe if `address` is
+/// `None`.
+async fn build_server(
     options: &Options,
     folders: &Folders,
     loaded: &Config,
-    place: Option<&ListenAddress>,
+    address: Option<&ListenAddress>,
     servers: &Servers,
 ) -> Result<Server, Error> {
-    let host = prepare(options, folders.clone(), loaded.clone(), place, servers)?;
-    Server::new(host.build().await?, folders.clone(), &loaded.values.approvals)
-        .map(|server| server.with_structured(loaded.values.serve.structured))
-        .map_err(error_of)
+    let host = prepare(options, folders.clone(), loaded.clone(), address, servers)?;
+    let server = Server::new(host.build().await?, folders.clone(), &loaded.values.approvals)
+        .map_err(error_of)?;
+    Ok(server.with_structured(loaded.values.serve.structured))
 }
 
 /// A host that isn't built yet.
 struct PreparedHost {
     builder: HostBuilder,
-    /// The agents that clients hand work on to.
+    /// The agents to which clients hand work on.
     delegates: Option<Arc<Delegates>>,
 }
 
@@ -120,10 +145,9 @@ fn prepare(
     options: &Options,
     folders: Folders,
     loaded: Config,
-    place: Option<&ListenAddress>,
+    address: Option<&ListenAddress>,
     servers: &Servers,
 ) -> Result<PreparedHost, HostError> {
-    const FRONT_END: &str = "toolhold serve";
     let telemetry = Telemetry::from_config(&loaded, &folders)?;
     let skills = OfferedSkills::find(&loaded, &folders)?;
     crate::skills::print_notices(&skills).map_err(HostError::io("writing to stderr"))?;
@@ -132,16 +156,14 @@ fn prepare(
     } else {
         None
     };
-    let builder = host::builder(options, folders, loaded, servers, &skills, FRONT_END)?;
-    let builder = host::observed(builder, telemetry).watch().load_in_background();
-    let builder = match &delegates {
-        Some(delegates) => builder.provider(Arc::clone(delegates) as _),
-        None => builder,
-    };
-    let builder = match place {
-        Some(ListenAddress::Tcp(address)) => builder.listens_on(*address),
-        _ => builder,
-    };
+    let unobserved = host::builder(options, folders, loaded, servers, &skills, FRONT_END)?;
+    let mut builder = host::observed(unobserved, telemetry).watch().load_in_background();
+    if let Some(delegates) = &delegates {
+        builder = builder.provider(Arc::clone(delegates) as _);
+    }
+    if let Some(ListenAddress::Tcp(address)) = address {
+        builder = builder.listens_on(*address);
+    }
     Ok(PreparedHost { builder, delegates })
 }
 
@@ -151,7 +173,7 @@ fn follow(
     loaded: Config,
     changes: ConfigChanges,
     server: &Server,
-    place: Option<ListenAddress>,
+    address: Option<ListenAddress>,
     servers: Servers,
     tasks: &Arc<ServedTasks>,
 ) {
@@ -161,11 +183,11 @@ fn follow(
         tasks: Arc::clone(tasks),
         loaded,
         live: server.live(),
-        tells_client: place.is_none(),
+        tells_client: address.is_none(),
     };
     let options = options.clone();
     tokio::spawn(follower.follow(changes, move |folders, loaded| {
-        prepare(&options, folders, loaded, place.as_ref(), &servers)
+        prepare(&options, folders, loaded, address.as_ref(), &servers)
     }));
 }
 
@@ -184,19 +206,12 @@ fn tell_that_it_waits() -> Result<(), Error> {
 /// Prints the address for clients.
 fn announce(http: &Http) -> Result<(), Error> {
     let mut out = anstream::stderr();
-    writeln!(
-        out,
-        "serving {} at {}",
-        neutral_line(&http.url()),
-        neutral_line(&http.place().to_string())
-    )?;
+    let url = neutral_line(&http.url());
+    let address = neutral_line(&http.place().to_string());
+    writeln!(out, "serving {url} at {address}")?;
     if let Some(file) = http.token_file() {
-        let file = file.display().to_string();
-        writeln!(
-            out,
-            "  clients send `Authorization: Bearer TOKEN`; the token is in {}",
-            neutral_line(&file)
-        )?;
+        let file = neutral_line(&file.display().to_string());
+        writeln!(out, "  clients send `Authorization: Bearer TOKEN`; the token is in {file}")?;
     }
     Ok(())
 }
@@ -213,8 +228,8 @@ fn error_of(error: ServeError) -> Error {
     })
 }
 
-/// A unique name for the connection: kept output and records use it.
-fn session() -> Result<String, Error> {
+/// Returns a unique name for the connection, which saved output and the audit log use.
+fn session_name() -> Result<String, Error> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(std::io::Error::from)?;

@@ -1,5 +1,5 @@
 //! Starts and ends running tasks: in `toolhold tasks daemon`, and in a server as long as its
-//! configuration enables tasks. Also begins `toolhold tasks`.
+//! configuration enables tasks. Also starts `toolhold tasks`.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,10 +37,10 @@ pub(crate) fn daemon(arguments: &DaemonArguments, options: &Options) -> Result<E
              ends. Ctrl-C ends this process"
         ));
     }
-    let begun = Box::new(|| {
+    let on_start = Box::new(|| {
         say("toolhold tasks daemon runs the tasks that are due; Ctrl-C ends the daemon");
     });
-    let _runner = start(options, &folders, &loaded, begun)?;
+    let _runner = start(options, &folders, &loaded, on_start)?;
     host::block_on_this_thread(async {
         end.cancelled().await;
         Ok(())
@@ -86,7 +86,7 @@ impl ServedTasks {
         Ok(Arc::new(tasks))
     }
 
-    /// Starts or ends running tasks, as the configuration says. It blocks while runs end.
+    /// Starts or ends running tasks, as the configuration says. Blocks while runs end.
     pub(crate) fn follow(&self, loaded: &Config) -> Result<(), HostError> {
         let mut runner = self.runner.lock().unwrap_or_else(PoisonError::into_inner);
         if !loaded.values.tools.scheduler.enabled {
@@ -97,12 +97,12 @@ impl ServedTasks {
         Ok(())
     }
 
-    /// Ends running tasks. It blocks while runs end.
+    /// Ends running tasks. Blocks while runs end.
     pub(crate) fn end(&self) {
         *self.runner.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Toolhold's folders.
+    /// Returns Toolhold's folders.
     pub(crate) fn folders(&self) -> &Folders {
         &self.folders
     }
@@ -113,12 +113,13 @@ fn start(
     options: &Options,
     folders: &Folders,
     loaded: &Config,
-    begun: Box<dyn Fn() + Send + Sync>,
+    on_start: Box<dyn Fn() + Send + Sync>,
 ) -> Result<TaskRunner, HostError> {
-    let most = usize::try_from(loaded.values.tools.scheduler.max_running.get()).unwrap_or(1);
+    let max_running = usize::try_from(loaded.values.tools.scheduler.max_running.get()).unwrap_or(1);
+    let schedule = Schedule::in_data(&folders.data);
     // Directories that were granted to this process are not granted to tasks.
     let options = Options { allow: Vec::new(), allow_read: Vec::new(), ..options.clone() };
-    let of_runs = folders.clone();
-    let run: RunTask = Arc::new(move |claimed, end| run_task(&options, &of_runs, claimed, &end));
-    TaskRunner::start(Schedule::in_data(&folders.data), most, run, begun)
+    let folders = folders.clone();
+    let run: RunTask = Arc::new(move |claimed, end| run_task(&options, &folders, claimed, &end));
+    TaskRunner::start(schedule, max_running, run, on_start)
 }

@@ -20,10 +20,10 @@ use crate::arguments::tasks::TasksCommand;
 /// Characters of an output, a prompt and of arguments that are shown.
 const SHOWN: usize = 500;
 
-/// Missed times of a run that are counted for certain; there may be more.
-const ALL_COUNTED: u32 = MAX_MISSED as u32 - 1;
+/// The number of missed runs from which on there may be more, because counting stops.
+const MAX_COUNTED: u32 = MAX_MISSED as u32 - 1;
 
-/// Runs the command. Blocks. `enabled`: whether the configuration lets tasks run.
+/// Runs the command. Blocks. `enabled` tells whether the configuration lets tasks run.
 ///
 /// # Errors
 ///
@@ -55,11 +55,8 @@ pub(crate) fn tasks(
             let mut runs = schedule.runs_of(&task.owner, &task.state.order.name).map_err(failed)?;
             runs.iter_mut().for_each(hide_secrets_of_run);
             if *json {
-                writeln!(
-                    out,
-                    "{:#}",
-                    neutral_json(json!({ "task": task.state.order.name, "runs": runs }))
-                )?;
+                let object = json!({ "task": task.state.order.name, "runs": runs });
+                writeln!(out, "{:#}", neutral_json(object))?;
                 return Ok(Exit::Success);
             }
             if runs.is_empty() {
@@ -71,42 +68,42 @@ pub(crate) fn tasks(
         }
         TasksCommand::Run { task } => {
             let task = find(&all, task)?;
-            let name = &task.state.order.name;
-            let known = schedule.run_soon(&task.owner, name).map_err(failed)?;
-            done(known, "runs as soon as possible", task)?;
+            let exists = schedule.run_soon(&task.owner, &task.state.order.name).map_err(failed)?;
+            report_change(exists, "runs as soon as possible", task)?;
             say_if_no_runner(&schedule, &mut out)?;
         }
         TasksCommand::Pause { task } => {
             let task = find(&all, task)?;
-            let owner = &task.owner;
             let name = &task.state.order.name;
-            let known = schedule.pause(owner, name, true, Timestamp::now()).map_err(failed)?;
-            done(known, "is paused", task)?;
+            let exists =
+                schedule.pause(&task.owner, name, true, Timestamp::now()).map_err(failed)?;
+            report_change(exists, "is paused", task)?;
         }
         TasksCommand::Resume { task } => {
             let task = find(&all, task)?;
-            let owner = &task.owner;
             let name = &task.state.order.name;
-            let known = schedule.pause(owner, name, false, Timestamp::now()).map_err(failed)?;
-            done(known, "is resumed", task)?;
+            let exists =
+                schedule.pause(&task.owner, name, false, Timestamp::now()).map_err(failed)?;
+            report_change(exists, "is resumed", task)?;
             say_if_no_runner(&schedule, &mut out)?;
         }
         TasksCommand::Remove { task } => {
             let task = find(&all, task)?;
-            let known = schedule.remove(&task.owner, &task.state.order.name).map_err(failed)?;
-            done(known, "is removed", task)?;
+            let exists = schedule.remove(&task.owner, &task.state.order.name).map_err(failed)?;
+            report_change(exists, "is removed", task)?;
         }
     }
     Ok(Exit::Success)
 }
 
-fn done(known: bool, what: &str, task: &Listed) -> Result<(), CommandError> {
+/// Prints the change of a task, unless the task doesn't exist any more.
+fn report_change(exists: bool, change: &str, task: &Listed) -> Result<(), CommandError> {
     let name = &task.state.order.name;
-    if known {
-        Ok(writeln!(anstream::stdout(), "The task {name} {what}.")?)
-    } else {
-        Err(CommandError::Usage(format!("the task {name} was removed in the meantime")))
+    if !exists {
+        return Err(CommandError::Usage(format!("the task {name} was removed in the meantime")));
     }
+    writeln!(anstream::stdout(), "The task {name} {change}.")?;
+    Ok(())
 }
 
 fn failed(error: ScheduleError) -> CommandError {
@@ -120,13 +117,14 @@ fn say_if_no_runner(schedule: &Schedule, out: &mut impl Write) -> Result<(), Com
     Ok(())
 }
 
-/// The task of a name, or of a number.
-fn find<'t>(all: &'t [Listed], wanted: &str) -> Result<&'t Listed, CommandError> {
-    let named: Vec<&Listed> = all.iter().filter(|task| task.state.order.name == wanted).collect();
-    let shown = neutral_line(cut(wanted, 100));
+/// Returns the task with a name or a number. A name may be ambiguous: tasks of other plugins or
+/// other directories can have it too.
+fn find<'t>(all: &'t [Listed], word: &str) -> Result<&'t Listed, CommandError> {
+    let named: Vec<&Listed> = all.iter().filter(|task| task.state.order.name == word).collect();
+    let shown = neutral_line(cut(word, 100));
     match named[..] {
         [task] => Ok(task),
-        [] => all.iter().find(|task| task.id.to_string() == wanted).ok_or_else(|| {
+        [] => all.iter().find(|task| task.id.to_string() == word).ok_or_else(|| {
             CommandError::Usage(format!(
                 "there is no task `{shown}`; `toolhold tasks list` lists all tasks"
             ))
@@ -165,10 +163,10 @@ fn list(
         return writeln!(out, "There are no tasks.");
     }
     for task in all {
-        let order = &task.state.order;
-        let when = when(task);
-        let next = next(task, enabled);
-        writeln!(out, "{STRONG}{}{STRONG:#}  {when}, {next}", order.name)?;
+        let name = &task.state.order.name;
+        let times = describe_times(task);
+        let next = describe_next(task, enabled);
+        writeln!(out, "{STRONG}{name}{STRONG:#}  {times}, {next}")?;
         let directory = neutral_line(cut(&task.owner.directory, SHOWN));
         writeln!(out, "  {FAINT}in {directory}{FAINT:#}")?;
         if let Some(last) = &task.state.last {
@@ -182,12 +180,12 @@ fn list(
     }
 }
 
-/// When a task runs, with its zone where that counts.
-fn when(task: &Listed) -> String {
+/// Describes the times at which a task runs, with the time zone if the zone matters.
+fn describe_times(task: &Listed) -> String {
     let TaskState { order, next, paused, .. } = &task.state;
     let shown = match &*order.kind {
         "every" => format!("every {} s", order.when),
-        // When it runs next is the same moment.
+        // The next run, which is shown too, is the only one.
         "once" if next.is_some() && !paused => {
             format!("once ({})", zone_name(order.zone.as_deref()))
         }
@@ -196,7 +194,8 @@ fn when(task: &Listed) -> String {
     neutral_line(cut(&shown, SHOWN))
 }
 
-fn next(task: &Listed, enabled: bool) -> String {
+/// Describes the next run of a task.
+fn describe_next(task: &Listed, enabled: bool) -> String {
     match (task.state.paused, &task.state.next) {
         (true, _) => "paused".to_owned(),
         (false, Some(_)) if !enabled => "not run, because tasks are disabled".to_owned(),
@@ -208,7 +207,7 @@ fn next(task: &Listed, enabled: bool) -> String {
 fn show(out: &mut impl Write, task: &Listed, enabled: bool) -> std::io::Result<()> {
     let order = &task.state.order;
     writeln!(out, "{STRONG}{}{STRONG:#}, task {}", order.name, task.id)?;
-    writeln!(out, "when: {}, {}", when(task), next(task, enabled))?;
+    writeln!(out, "when: {}, {}", describe_times(task), describe_next(task, enabled))?;
     writeln!(out, "missed runs: {}", order.missed)?;
     match &order.action {
         TaskAction::Call { tool, arguments } => {
@@ -238,7 +237,7 @@ fn print_run(out: &mut impl Write, before: &str, run: &TaskRun) -> std::io::Resu
     };
     let missed = match run.missed {
         0 => String::new(),
-        ALL_COUNTED.. => format!(", after {ALL_COUNTED} or more missed runs"),
+        MAX_COUNTED.. => format!(", after {MAX_COUNTED} or more missed runs"),
         missed => format!(", after {}", counted(missed, "missed run")),
     };
     writeln!(out, "{before}{style}{}{style:#} for {}{missed}", run.state, run.due)?;

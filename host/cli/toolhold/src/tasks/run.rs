@@ -4,17 +4,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use toolhold_agent::EndKind;
 use toolhold_core::config::{self, Config, Folders, Inputs};
 use toolhold_core::{
     CancellationToken, Category, Failure, HostError, Phase, PostingApprover, Request, Session,
-    Trust,
+    TaskAction, Trust,
 };
 use toolhold_export::Telemetry;
 use toolhold_mcp_client::Servers;
 use toolhold_schedule::{ClaimedRun, RunEnd, RunResult};
 use toolhold_skills::{OfferedSkills, Skills};
 
-use crate::agent::{Delegates, Surroundings, run_scheduled};
+use crate::agent::{Delegates, ScheduledEnd, Surroundings, run_scheduled};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
@@ -23,28 +24,38 @@ use crate::options::Options;
 /// The command, in the records of what tasks do.
 const FRONT_END: &str = "toolhold task";
 
-/// The note on a denial whose remedy is a line of the configuration, which may not be enough.
-const ANEW: &str = "A task keeps the permissions from its creation, without flags. If the rule is \
-older than the task, change the rule and make the task anew.\n";
+/// The note on a denial by a rule: a change of the rule doesn't change an existing task.
+const NEW_TASK: &str = "A task keeps the permissions from its creation, without flags. If the rule \
+is older than the task, change the rule and make the task anew.\n";
 
-/// Makes one run. It blocks.
+/// Makes one run. Blocks.
 pub(super) fn run_task(
     options: &Options,
     folders: &Folders,
     run: &ClaimedRun,
     end: &CancellationToken,
 ) -> RunResult {
-    let made = prepare(options, folders, run).and_then(|prepared| match &run.action {
-        toolhold_core::TaskAction::Call { tool, arguments } => {
-            prepared.call(tool, arguments.clone(), end)
+    match try_run(options, folders, run, end) {
+        Ok(result) => result,
+        Err(error) => {
+            let (exit, message) = error.end();
+            let end = if exit == Exit::Denied { RunEnd::Denied } else { RunEnd::Failed };
+            RunResult { end, output: message.unwrap_or_default() }
         }
-        toolhold_core::TaskAction::Prompt(prompt) => prepared.prompt(prompt.clone(), end),
-    });
-    made.unwrap_or_else(|error| {
-        let (exit, message) = error.end();
-        let end = if exit == Exit::Denied { RunEnd::Denied } else { RunEnd::Failed };
-        RunResult { end, output: message.unwrap_or_default() }
-    })
+    }
+}
+
+fn try_run(
+    options: &Options,
+    folders: &Folders,
+    run: &ClaimedRun,
+    end: &CancellationToken,
+) -> Result<RunResult, Error> {
+    let prepared = prepare(options, folders, run)?;
+    match &run.action {
+        TaskAction::Call { tool, arguments } => prepared.call(tool, arguments.clone(), end),
+        TaskAction::Prompt(prompt) => prepared.prompt(prompt.clone(), end),
+    }
 }
 
 /// The inputs of a run.
@@ -56,7 +67,7 @@ struct Prepared<'a> {
     directory: PathBuf,
 }
 
-/// The present configuration in the task's directory, within the limits of its maker's
+/// Loads the present configuration in the task's directory, within the limits of its maker's
 /// configuration.
 fn prepare<'a>(
     options: &'a Options,
@@ -65,7 +76,8 @@ fn prepare<'a>(
 ) -> Result<Prepared<'a>, Error> {
     let directory = PathBuf::from(&run.owner.directory);
     // The maker's directory was a real path. A link in its place leads to another directory.
-    if directory.canonicalize().ok().as_ref() != Some(&directory) {
+    let is_same = directory.canonicalize().is_ok_and(|real| real == directory);
+    if !is_same {
         return Err(Error::Unasked(format!(
             "the directory of the task no longer exists: {}; make the task anew",
             directory.display()
@@ -146,32 +158,36 @@ impl Prepared<'_> {
         let work = run_scheduled(prompt, run.maker.untrusted, phase, &around, end, async || {
             crate::agent::command::make(options, &around).await
         });
-        let done = host::block_on_this_thread(work)?;
-        let kind = match (done.is_done(), done.is_denied()) {
-            (true, _) => RunEnd::Done,
-            (false, true) => RunEnd::Denied,
-            (false, false) => RunEnd::Failed,
+        let ScheduledEnd { end, session, answer } = host::block_on_this_thread(work)?;
+        let run_end = match end.kind {
+            EndKind::Done => RunEnd::Done,
+            EndKind::Denied => RunEnd::Denied,
+            _ => RunEnd::Failed,
         };
-        let reason = if done.end.reason.is_empty() { &done.answer } else { &done.end.reason };
-        let text = if done.is_done() { &done.answer } else { reason };
-        Ok(RunResult { end: kind, output: format!("session {}\n{text}", done.session) })
+        let has_answer = run_end == RunEnd::Done || end.reason.is_empty();
+        let text = if has_answer { &answer } else { &end.reason };
+        Ok(RunResult { end: run_end, output: format!("session {session}\n{text}") })
     }
 }
 
-/// The session of a task, which lasts from run to run: its approvals apply to all its runs.
+/// Returns the session of a task, which is the same in each run: approvals apply to all runs.
 fn session(folders: &Folders, run: &ClaimedRun) -> Session {
     let name = format!("task {} of {} for {}", run.task, run.owner.plugin, run.owner.principal);
     Session::on_disk_of(folders, name, run.owner.served())
 }
 
-/// The part of an agent's work that made the task: rules for that part apply to the task too.
+/// Returns the phase of the agent that made the task, because rules for that phase apply to the task
+/// too. Returns `None` if no agent made the task.
 fn phase(run: &ClaimedRun) -> Result<Option<Phase>, Error> {
     let Some(name) = run.maker.phase.as_deref() else { return Ok(None) };
-    let all = [Phase::Planner, Phase::Executor, Phase::Verifier, Phase::Autonomous];
-    let phase = all.into_iter().find(|phase| phase.as_str() == name);
-    phase.map(Some).ok_or_else(|| Error::Unasked(format!("the task's phase `{name}` is unknown")))
+    let phases = [Phase::Planner, Phase::Executor, Phase::Verifier, Phase::Autonomous];
+    match phases.into_iter().find(|phase| phase.as_str() == name) {
+        Some(phase) => Ok(Some(phase)),
+        None => Err(Error::Unasked(format!("the task's phase `{name}` is unknown"))),
+    }
 }
 
+/// Returns the trust that the maker of the task had.
 fn trust(run: &ClaimedRun) -> Result<Trust, Error> {
     let name = &run.maker.trust;
     let all = [Trust::Trusted, Trust::Verified, Trust::Quarantined, Trust::Blocked];
@@ -190,15 +206,15 @@ fn result(outcome: Result<toolhold_core::Output, Failure>) -> RunResult {
             let end = if is_denied { RunEnd::Denied } else { RunEnd::Failed };
             let suggestion = failure.suggestion.as_deref().unwrap_or_default();
             let text = failure.joined_text();
-            let is_enough = failure.category != Category::PolicyBlocked
-                || failure.message.contains("make the task anew");
-            let anew = if is_enough { "" } else { ANEW };
-            RunResult { end, output: format!("{}\n{anew}{suggestion}\n{text}", failure.message) }
+            let has_note = failure.message.contains("make the task anew");
+            let needs_note = failure.category == Category::PolicyBlocked && !has_note;
+            let note = if needs_note { NEW_TASK } else { "" };
+            RunResult { end, output: format!("{}\n{note}{suggestion}\n{text}", failure.message) }
         }
     }
 }
 
-/// The key that disables tasks, and how to enable them.
+/// Describes the key that disables tasks, and the remedy.
 pub(super) fn disabled(loaded: &Config) -> String {
     let off = loaded.disabled("tools.scheduler.enabled");
     format!("{} ({}). {}", off.rule, off.place, off.remedy)

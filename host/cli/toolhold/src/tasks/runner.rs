@@ -1,7 +1,7 @@
 //! The loop that runs tasks: one for all processes of a user.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ const LAST_RUNS: Duration = Duration::from_secs(10);
 /// The wait after a failure, such as a full disk, before the loop tries again.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// Makes the run of a task. It blocks until the run ends; the token tells it to end early.
+/// Makes the run of a task. Blocks until the run ends; the token ends the run early.
 pub(crate) type RunTask = Arc<dyn Fn(&ClaimedRun, CancellationToken) -> RunResult + Send + Sync>;
 
-/// Runs the tasks of a user while it lives, unless another process does. If that process dies, this
-/// one takes over.
+/// Runs the tasks of a user, unless another process does. If that process dies, this process takes
+/// over. Dropping the runner ends the runs, and waits some seconds for them.
 pub(crate) struct TaskRunner {
     shared: Arc<Shared>,
 }
@@ -28,56 +28,62 @@ pub(crate) struct TaskRunner {
 struct Shared {
     schedule: Schedule,
     run: RunTask,
-    /// Runs at the same time, at most.
-    most: usize,
+    /// The most tasks that run at the same time.
+    max_running: usize,
     end: CancellationToken,
-    /// Says that this process is the one that runs the tasks from now on.
-    begun: Box<dyn Fn() + Send + Sync>,
-    /// The running tasks, each with the token that ends its run.
-    busy: Mutex<Vec<(i64, CancellationToken)>>,
-    idle: Condvar,
+    /// Called when this process starts to run the tasks.
+    on_start: Box<dyn Fn() + Send + Sync>,
+    running: Mutex<Vec<RunningTask>>,
+    run_ended: Condvar,
+}
+
+struct RunningTask {
+    /// The number of the task.
+    id: i64,
+    /// Ends the run.
+    end: CancellationToken,
 }
 
 impl TaskRunner {
-    /// Starts the loop on a thread of its own. `most`: how many tasks run at the same time. `begun`
-    /// is called when this process runs the tasks: at once, or when the one that does has ended.
+    /// Starts the loop on a thread of its own. At most `max_running` tasks run at the same time.
+    /// `on_start` is called when this process starts to run the tasks: at once, or when the process
+    /// that runs them ends.
     ///
     /// # Errors
     ///
     /// The thread can't be started.
     pub(crate) fn start(
         schedule: Schedule,
-        most: usize,
+        max_running: usize,
         run: RunTask,
-        begun: Box<dyn Fn() + Send + Sync>,
+        on_start: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Self, HostError> {
         let shared = Arc::new(Shared {
             schedule,
             run,
-            most: most.max(1),
+            max_running: max_running.max(1),
             end: CancellationToken::new(),
-            begun,
-            busy: Mutex::default(),
-            idle: Condvar::new(),
+            on_start,
+            running: Mutex::default(),
+            run_ended: Condvar::new(),
         });
-        let of_thread = Arc::clone(&shared);
+        let for_thread = Arc::clone(&shared);
         thread::Builder::new()
             .name("tasks".to_owned())
-            .spawn(move || of_thread.watch())
+            .spawn(move || for_thread.watch())
             .map_err(HostError::io("starting the thread that runs tasks"))?;
         Ok(Self { shared })
     }
 }
 
-/// Tells the runs to end, and waits some seconds for them.
 impl Drop for TaskRunner {
     fn drop(&mut self) {
         self.shared.end.cancel();
-        // So that the loop ends, and another process or another loop of this one can begin.
+        // The alarm wakes the loop, which ends. Then another process can run the tasks.
         self.shared.schedule.ring();
-        let busy = self.shared.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        // A run that hasn't ended by then is kept as interrupted.
-        drop(self.shared.idle.wait_timeout_while(busy, LAST_RUNS, |busy| !busy.is_empty()));
+        let running = self.shared.running();
+        // A run that hasn't ended by then is recorded as interrupted.
+        drop(self.shared.run_ended.wait_timeout_while(running, LAST_RUNS, |runs| !runs.is_empty()));
     }
 }
 
@@ -96,7 +102,7 @@ impl Shared {
         let _lock = self.schedule.become_runner()?;
         let alarm = self.schedule.alarm()?;
         if !self.end.is_cancelled() {
-            (self.begun)();
+            (self.on_start)();
         }
         let interrupted = self.schedule.take_over(Timestamp::now())?;
         if interrupted > 0 {
@@ -107,9 +113,8 @@ impl Shared {
             let now = Timestamp::now();
             self.end_removed()?;
             let is_full = self.start_due(now)?;
-            let busy = self.busy();
-            // If all places are taken, the end of a run wakes it.
-            let next = if is_full { None } else { self.schedule.next_due(&busy)? };
+            // If no more tasks may run, the end of a run wakes the loop.
+            let next = if is_full { None } else { self.schedule.next_due(&self.running_ids())? };
             alarm.set(next, now).map_err(ScheduleError::Alarm)?;
             alarm.wait().map_err(ScheduleError::Alarm)?;
         }
@@ -118,41 +123,51 @@ impl Shared {
 
     /// Ends the runs of tasks that were removed.
     fn end_removed(&self) -> Result<(), ScheduleError> {
-        let removed = self.schedule.removed(&self.busy())?;
-        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        busy.iter().filter(|(task, _)| removed.contains(task)).for_each(|(_, end)| end.cancel());
+        let removed = self.schedule.removed(&self.running_ids())?;
+        for task in &*self.running() {
+            if removed.contains(&task.id) {
+                task.end.cancel();
+            }
+        }
         Ok(())
     }
 
-    /// Starts the runs that are due. Returns whether all places are taken.
+    /// Starts the runs that are due. Returns `true` if no more tasks may run now.
     fn start_due(self: &Arc<Self>, now: Timestamp) -> Result<bool, ScheduleError> {
         loop {
-            let busy = self.busy();
-            if busy.len() >= self.most {
+            let running = self.running_ids();
+            if running.len() >= self.max_running {
                 return Ok(true);
             }
-            let Some(run) = self.schedule.claim(now, &busy)? else { return Ok(false) };
-            if !self.schedule.start(&run, now)? {
-                continue;
-            }
-            let end = self.end.child_token();
-            let mut all = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-            all.push((run.task, end.clone()));
-            drop(all);
-            let shared = Arc::clone(self);
-            let of_thread = run.clone();
-            let started = thread::Builder::new()
-                .name("task".to_owned())
-                .spawn(move || shared.make(&of_thread, end));
-            if let Err(error) = started {
-                let output = format!("no thread can be started for the run: {error}");
-                self.schedule.end(&run, &RunResult { end: RunEnd::Failed, output }, now)?;
-                self.forget(run.task);
+            let Some(run) = self.schedule.claim(now, &running)? else { return Ok(false) };
+            if self.schedule.start(&run, now)? {
+                self.start_thread(&run, now)?;
             }
         }
     }
 
-    /// Makes a run, and keeps its result.
+    /// Starts a thread that makes a run.
+    fn start_thread(
+        self: &Arc<Self>,
+        run: &ClaimedRun,
+        now: Timestamp,
+    ) -> Result<(), ScheduleError> {
+        let end = self.end.child_token();
+        self.running().push(RunningTask { id: run.task, end: end.clone() });
+        let shared = Arc::clone(self);
+        let thread_run = run.clone();
+        let thread = thread::Builder::new()
+            .name("task".to_owned())
+            .spawn(move || shared.make(&thread_run, end));
+        if let Err(error) = thread {
+            let output = format!("no thread can be started for the run: {error}");
+            self.schedule.end(run, &RunResult { end: RunEnd::Failed, output }, now)?;
+            self.remove_running(run.task);
+        }
+        Ok(())
+    }
+
+    /// Makes a run and records its result.
     fn make(&self, run: &ClaimedRun, end: CancellationToken) {
         let caught = catch_unwind(AssertUnwindSafe(|| (self.run)(run, end)));
         let mut result = caught.unwrap_or_else(|_| RunResult {
@@ -160,24 +175,27 @@ impl Shared {
             output: "Toolhold itself failed during the run; see the log".to_owned(),
         });
         if result.end == RunEnd::Failed && self.end.is_cancelled() {
-            // The run was told to end, and its answer is mostly about that.
-            let output = format!("{INTERRUPTED}\n{}", result.output);
-            result = RunResult { end: RunEnd::Interrupted, output };
+            // The runner ended the run, and the output is mostly about that.
+            result.end = RunEnd::Interrupted;
+            result.output = format!("{INTERRUPTED}\n{}", result.output);
         }
         if let Err(error) = self.schedule.end(run, &result, Timestamp::now()) {
             tracing::error!("the result of a run of the task {} is lost: {error}", run.name);
         }
-        self.forget(run.task);
+        self.remove_running(run.task);
         self.schedule.ring();
     }
 
-    fn forget(&self, task: i64) {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner).retain(|busy| busy.0 != task);
-        self.idle.notify_all();
+    fn remove_running(&self, id: i64) {
+        self.running().retain(|task| task.id != id);
+        self.run_ended.notify_all();
     }
 
-    fn busy(&self) -> Vec<i64> {
-        let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        busy.iter().map(|(task, _)| *task).collect()
+    fn running_ids(&self) -> Vec<i64> {
+        self.running().iter().map(|task| task.id).collect()
+    }
+
+    fn running(&self) -> MutexGuard<'_, Vec<RunningTask>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

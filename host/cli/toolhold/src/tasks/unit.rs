@@ -19,9 +19,9 @@ const UNIT: &str = "toolhold.service";
 /// The variable that names a ceiling. Without it, tasks would be allowed more.
 const CEILING: &str = "TOOLHOLD_CEILING";
 
-/// Carries out the arguments about the unit. `None`: there are no such arguments, and the tasks
-/// have to run. `config` and `settings`: the values of `--config` and `--set`, which the unit has
-/// too.
+/// Prints, installs or removes the unit, as the arguments say. Returns `None` if there are no such
+/// arguments, so that the daemon has to run. `config` and `settings` are the values of `--config`
+/// and `--set`, which the unit gets too.
 ///
 /// # Errors
 ///
@@ -40,11 +40,12 @@ pub(crate) fn manage_unit(
     if !arguments.install && !arguments.uninstall {
         return Ok(None);
     }
-    let folder = folder(folders)?;
-    let path = folder.join(UNIT);
+
+    let unit_folder = unit_folder(folders)?;
+    let path = unit_folder.join(UNIT);
     let shown = neutral_line(&path.display().to_string());
-    let private = toolhold_data_dir::PrivateFolder::make(&folder)
-        .map_err(HostError::io(format!("opening {}", folder.display())))?;
+    let private = toolhold_data_dir::PrivateFolder::make(&unit_folder)
+        .map_err(HostError::io(format!("opening {}", unit_folder.display())))?;
     if arguments.install {
         let text = unit(folders, config, settings)?;
         private
@@ -73,23 +74,22 @@ pub(crate) fn manage_unit(
     Ok(Some(Exit::Success))
 }
 
-/// The user's folder for units.
-fn folder(folders: &Folders) -> Result<PathBuf, CommandError> {
-    let config = std::env::var_os("XDG_CONFIG_HOME")
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .or_else(|| Some(folders.home.as_ref()?.join(".config")))
-        .ok_or_else(|| {
-            CommandError::usage(
-                "there is no home directory; print the unit with --print, and install it yourself",
-            )
-        })?;
-    Ok(config.join("systemd/user"))
+/// Returns the user's folder for units.
+fn unit_folder(folders: &Folders) -> Result<PathBuf, CommandError> {
+    let config_home = PathBuf::from(std::env::var_os("XDG_CONFIG_HOME").unwrap_or_default());
+    if config_home.is_absolute() {
+        return Ok(config_home.join("systemd/user"));
+    }
+    let Some(home) = &folders.home else {
+        return Err(CommandError::usage(
+            "there is no home directory; print the unit with --print, and install it yourself",
+        ));
+    };
+    Ok(home.join(".config/systemd/user"))
 }
 
-/// The unit of this program with this configuration. Without its folders, it would run other tasks
-/// than those that this process sees.
+/// Returns the unit of this program with this configuration. The unit names Toolhold's folders if
+/// variables set them: in other folders, the daemon would run other tasks.
 fn unit(
     folders: &Folders,
     config: Option<&Path>,
@@ -101,6 +101,7 @@ fn unit(
         words.extend(["--config".into(), absolute(file)?.into_os_string()]);
     }
     words.extend(settings.iter().flat_map(|setting| ["--set".into(), setting.into()]));
+
     let mut variables = Vec::new();
     for (names, folder) in [
         (["TOOLHOLD_CONFIG_DIR", "XDG_CONFIG_HOME"], &folders.config),
@@ -114,7 +115,7 @@ fn unit(
     if let Some(ceiling) = std::env::var_os(CEILING).filter(|path| !path.is_empty()) {
         variables.push((CEILING, absolute(Path::new(&ceiling))?));
     }
-    text(&words, &variables).map_err(CommandError::usage)
+    unit_text(&words, &variables).map_err(CommandError::usage)
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, HostError> {
@@ -133,15 +134,17 @@ fn is_set(name: &str) -> bool {
 )]
 struct UnitWordError(OsString);
 
-fn text(words: &[OsString], variables: &[(&str, PathBuf)]) -> Result<String, UnitWordError> {
-    let words: Result<Vec<_>, UnitWordError> =
-        words.iter().map(|word| Ok(quoted(word)?.replace('$', "$$"))).collect();
+fn unit_text(words: &[OsString], variables: &[(&str, PathBuf)]) -> Result<String, UnitWordError> {
+    let mut command = Vec::new();
+    for word in words {
+        // In a command, `$` starts the name of a variable, and `$$` is the character itself.
+        command.push(quote(word)?.replace('$', "$$"));
+    }
     let mut environment = String::new();
     for (name, value) in variables {
         let mut variable = OsString::from(format!("{name}="));
         variable.push(value);
-        // Here, a `$` means itself.
-        environment += &format!("Environment={}\n", quoted(&variable)?);
+        environment += &format!("Environment={}\n", quote(&variable)?);
     }
     Ok(format!(
         "[Unit]\n\
@@ -155,18 +158,19 @@ fn text(words: &[OsString], variables: &[(&str, PathBuf)]) -> Result<String, Uni
          \n\
          [Install]\n\
          WantedBy=default.target\n",
-        words?.join(" ")
+        command.join(" ")
     ))
 }
 
-/// A text as one word of a unit.
-fn quoted(word: &OsStr) -> Result<String, UnitWordError> {
-    let text = word
-        .to_str()
-        .filter(|text| !text.chars().any(char::is_control))
-        .ok_or_else(|| UnitWordError(word.to_owned()))?;
-    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
-    Ok(format!("\"{escaped}\""))
+/// Quotes a string as one word of a unit.
+fn quote(word: &OsStr) -> Result<String, UnitWordError> {
+    match word.to_str() {
+        Some(text) if !text.contains(char::is_control) => {
+            let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
+            Ok(format!("\"{escaped}\""))
+        }
+        _ => Err(UnitWordError(word.to_owned())),
+    }
 }
 
 #[cfg(test)]
@@ -175,7 +179,7 @@ mod tests {
 
     #[test]
     fn word_of_a_unit_is_one() {
-        let unit = |word: &str| text(&[word.into()], &[("A", word.into())]);
+        let unit = |word: &str| unit_text(&[word.into()], &[("A", word.into())]);
         let check = |word: &str, command: &str, variable: &str| {
             let unit = unit(word).expect("systemd can read it");
             assert!(unit.contains(&format!("ExecStart=\"{command}\" tasks daemon\n")), "{unit}");
