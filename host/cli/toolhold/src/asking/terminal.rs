@@ -44,8 +44,8 @@ fn yes(scope: Scope, by: &str) -> Reply {
     Reply::Yes { scope, by: by.to_owned() }
 }
 
-/// Returns the person's reason for a no, such as `use the other file` from `no, use the other file`.
-/// Returns `None` if the answer isn't a no.
+/// Returns the person's reason for a no: `use the other file` in `no, use the other file`. Returns
+/// `None` if the answer isn't a no.
 fn reason_after_no(answer: &str) -> Option<&str> {
     const SEPARATORS: [char; 3] = [' ', ',', ':'];
     let trimmed = answer.trim();

@@ -20,7 +20,7 @@ use crate::style::{BAD, FAINT, GOOD, WARNING, warn};
 /// Message if nothing was ever recorded.
 const NOTHING: &str = "Nothing is recorded yet.";
 
-/// Runs the command. It needs only the folders: records can be read whatever the configuration is.
+/// Runs the command. Most subcommands read no configuration, so an invalid one doesn't matter.
 pub(crate) fn run(command: &AuditCommand, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     match command {
@@ -39,48 +39,49 @@ pub(crate) fn run(command: &AuditCommand, options: &Options) -> Result<Exit, Err
 
 fn verify(trail: &Trail, head: Option<&str>, as_json: bool) -> Result<Exit, Error> {
     let head = head.map(|head| head.trim().to_ascii_lowercase());
-    if let Some(head) = head
-        .as_deref()
-        .filter(|head| head.len() != 64 || !head.bytes().all(|byte| byte.is_ascii_hexdigit()))
-    {
-        return Err(Error::Usage(format!(
-            "--head {head}: a hash has 64 hexadecimal digits; `toolhold audit head` prints one"
-        )));
+    if let Some(head) = &head {
+        let is_hexadecimal = head.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if head.len() != 64 || !is_hexadecimal {
+            return Err(Error::Usage(format!(
+                "--head {head}: a hash has 64 hexadecimal digits; `toolhold audit head` prints one"
+            )));
+        }
     }
-    let found = trail.verify(head.as_deref())?;
-    let exit = if found.holds() { Exit::Success } else { Exit::Host };
+
+    let verification = trail.verify(head.as_deref())?;
+    let exit = if verification.holds() { Exit::Success } else { Exit::Host };
     if as_json {
-        let mut object = json!(found);
-        object["ok"] = json!(found.holds());
-        // An invalid file is among the problems.
+        let mut object = json!(verification);
+        object["ok"] = json!(verification.holds());
+        // The problems name an invalid file already.
         object["head"] = head_object(trail.head().ok().flatten());
         writeln!(io::stdout().lock(), "{object:#}")?;
         return Ok(exit);
     }
     let mut out = anstream::stdout().lock();
-    for torn in &found.torn {
+    for torn in &verification.torn {
         writeln!(out, "{WARNING}note{WARNING:#}: {}", describe_finding(torn))?;
     }
-    for problem in &found.problems {
+    for problem in &verification.problems {
         writeln!(out, "{BAD}wrong{BAD:#}: {}", describe_finding(problem))?;
     }
-    if found.more_problems > 0 {
-        writeln!(out, "{BAD}wrong{BAD:#}: {} more", found.more_problems)?;
+    if verification.more_problems > 0 {
+        writeln!(out, "{BAD}wrong{BAD:#}: {} more", verification.more_problems)?;
     }
-    summary(&mut out, trail, &found, head.is_some())?;
+    write_summary(&mut out, trail, &verification, head.is_some())?;
     Ok(exit)
 }
 
-fn summary(
+fn write_summary(
     out: &mut impl Write,
     trail: &Trail,
-    found: &Verification,
-    with_head: bool,
+    verification: &Verification,
+    has_head: bool,
 ) -> io::Result<()> {
-    let Verification { records, files, .. } = found;
-    let records_found = counted(*records, "record");
-    if !found.holds() {
-        return writeln!(out, "{BAD}The log was changed.{BAD:#} {records_found} of it are intact.");
+    let Verification { records, files, .. } = verification;
+    let intact = counted(*records, "record");
+    if !verification.holds() {
+        return writeln!(out, "{BAD}The log was changed.{BAD:#} {intact} of it are intact.");
     }
     if *records == 0 {
         return writeln!(out, "{NOTHING}");
@@ -88,11 +89,9 @@ fn summary(
     let files = counted(*files, "file");
     writeln!(
         out,
-        "{GOOD}ok{GOOD:#}: {records_found} in {files}: none was changed, and none is missing."
+        "{GOOD}ok{GOOD:#}: {intact} in {files}: none was changed, and none is missing."
     )?;
-    if let Some(head) = trail.head().ok().flatten()
-        && !with_head
-    {
+    if !has_head && let Ok(Some(head)) = trail.head() {
         writeln!(
             out,
             "{FAINT}The hash of the last record. Store it elsewhere, to prove later that the log \
@@ -116,7 +115,7 @@ fn head(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
     }
     match head {
         Some(head) => writeln!(io::stdout().lock(), "{}", head.hash)?,
-        // On stderr, or a script would take it for a hash.
+        // A script would take a message on stdout for a hash.
         None => writeln!(io::stderr().lock(), "{NOTHING}")?,
     }
     Ok(Exit::Success)
@@ -128,7 +127,7 @@ fn head_object(head: Option<ChainHead>) -> Value {
 
 fn tail(trail: Trail, lines: usize, follow: bool, as_json: bool) -> Result<Exit, Error> {
     print_lines(&trail.last(lines)?, as_json)?;
-    // After the existing records: they are the rest of a log that was cut.
+    // Records without a head are the rest of a log that was cut, and are printed all the same.
     if trail.head()?.is_none() {
         writeln!(io::stderr().lock(), "{NOTHING}")?;
         return Ok(Exit::Success);
@@ -155,17 +154,17 @@ fn export(
     options: &Options,
     folders: &Folders,
 ) -> Result<Exit, Error> {
-    let done = toolhold_export::export(
+    let result = toolhold_export::export(
         arguments,
         folders,
         |endpoint| connect(endpoint, options, folders),
         // If nobody reads stderr, the exit code still tells a failure.
         |text| drop(warn(text)),
     );
-    match done {
-        Ok(done) if done.broken + done.refused > 0 => Ok(Exit::Host),
+    match result {
+        Ok(counts) if counts.broken + counts.refused > 0 => Ok(Exit::Host),
         Ok(_) => Ok(Exit::Success),
-        Err(ExportError::Usage(why)) => Err(Error::Usage(why)),
+        Err(ExportError::Usage(message)) => Err(Error::Usage(message)),
         Err(ExportError::Host(error)) => Err(Error::Host(error)),
         Err(ExportError::Write(error)) => Err(Error::Write(error)),
     }
@@ -192,9 +191,10 @@ fn show(trail: &Trail, id: &str, as_json: bool) -> Result<Exit, Error> {
         return Ok(Exit::Success);
     }
     let mut out = anstream::stdout().lock();
-    for (at, record) in records.iter().enumerate() {
-        let gap = if at == 0 { "" } else { "\n" };
-        write!(out, "{gap}")?;
+    for (index, record) in records.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
         record::write_fields(&mut out, record)?;
     }
     Ok(Exit::Success)
@@ -215,21 +215,27 @@ fn stats(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
         return Ok(Exit::Success);
     }
     let rows: Vec<[String; 8]> = stats.iter().map(cells).collect();
-    let widths: [usize; 8] = std::array::from_fn(|column| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .chain([HEADS[column].len()])
-            .max()
-            .unwrap_or(0)
-    });
+    let mut widths = HEADS.map(str::len);
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
     writeln!(out, "{FAINT}{}{FAINT:#}", table_line(&HEADS.map(str::to_owned), widths))?;
-    rows.iter().try_for_each(|row| writeln!(out, "{}", table_line(row, widths)))?;
+    for row in &rows {
+        writeln!(out, "{}", table_line(row, widths))?;
+    }
     Ok(Exit::Success)
 }
 
-fn table_line(cells: &[String; 8], widths: [usize; 8]) -> String {
-    let numbers = cells.iter().zip(widths).skip(1).map(|(cell, width)| format!("  {cell:>width$}"));
-    format!("{:width$}{}", cells[0], numbers.collect::<String>(), width = widths[0])
+/// Aligns the first cell, a name, to the left, and the numbers to the right.
+fn table_line([name, numbers @ ..]: &[String; 8], widths: [usize; 8]) -> String {
+    let [name_width, number_widths @ ..] = widths;
+    let mut line = format!("{name:name_width$}");
+    for (number, width) in numbers.iter().zip(number_widths) {
+        line += &format!("  {number:>width$}");
+    }
+    line
 }
 
 fn cells(stats: &ToolStats) -> [String; 8] {

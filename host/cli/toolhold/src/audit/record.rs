@@ -16,7 +16,7 @@ const ARGUMENTS: usize = 100;
 /// Bytes of a request's error.
 const REASON: usize = 200;
 
-/// One line: time, outcome, tool, subject, duration and ID.
+/// Writes a record on one line: time, outcome, tool, arguments, duration and ID.
 pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     let kind = field(record, "kind");
     let time = field(record, "ts");
@@ -24,13 +24,14 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
         return request(out, record);
     }
     if !matches!(kind.as_str(), "intent" | "outcome" | "approval" | "inquiry" | "command") {
-        // A record about the log itself.
-        let said = record["note"]
-            .as_str()
-            .map(|note| format!(": {}", neutral_line(note)))
-            .unwrap_or_default();
-        return writeln!(out, "{FAINT}{time}  {kind}{said}{FAINT:#}");
+        // The record is about the log itself.
+        let note = match record["note"].as_str() {
+            Some(note) => format!(": {}", neutral_line(note)),
+            None => String::new(),
+        };
+        return writeln!(out, "{FAINT}{time}  {kind}{note}{FAINT:#}");
     }
+
     let (word, style) = match (kind.as_str(), field(record, "result").as_str()) {
         ("intent", _) => ("begins".to_owned(), FAINT),
         ("command", "allowed") => (format!("command of {}", field(record, "chosen_by")), FAINT),
@@ -52,51 +53,50 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     let arguments = neutral_line(&record["arguments"].to_string());
     let short = cut(&arguments, ARGUMENTS);
     let more = if short.len() < arguments.len() { "…" } else { "" };
-    let took = record["duration_ms"]
-        .as_f64()
-        .map(|ms| shown::time(Duration::from_secs_f64(ms.clamp(0.0, 1e12) / 1e3)))
-        .map(|took| format!("  {took}"))
-        .unwrap_or_default();
+    let duration = duration(record);
+    let call = field(record, "call");
     writeln!(
         out,
-        "{FAINT}{time}{FAINT:#}  {style}{word}{style:#}  {STRONG}{tool}{STRONG:#} {short}{more}{took}  {FAINT}{}{FAINT:#}",
-        field(record, "call")
+        "{FAINT}{time}{FAINT:#}  {style}{word}{style:#}  {STRONG}{tool}{STRONG:#} {short}{more}\
+         {duration}  {FAINT}{call}{FAINT:#}"
     )
 }
 
-/// One line: time, outcome, request, reason, duration and the call's ID, or what it was for.
+/// Formats the duration with a gap before it. Returns an empty text if the record has none.
+fn duration(record: &Value) -> String {
+    let Some(millis) = record["duration_ms"].as_f64() else { return String::new() };
+    // The limit keeps the conversion from a panic.
+    let duration = Duration::from_secs_f64(millis.clamp(0.0, 1e12) / 1e3);
+    format!("  {}", shown::time(duration))
+}
+
+/// Writes a request on one line: time, outcome, request, reason, duration, and the call's ID or the
+/// purpose.
 fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
     let time = field(record, "ts");
     if let Some(more) = record["more_requests"].as_u64() {
-        return writeln!(
-            out,
-            "{FAINT}{time}  {}  {}{FAINT:#}",
-            counted(more, "more request"),
-            field(record, "call")
-        );
+        let more = counted(more, "more request");
+        let call = field(record, "call");
+        return writeln!(out, "{FAINT}{time}  {more}  {call}{FAINT:#}");
     }
-    let status = record["status"].as_u64().map(|status| status.to_string());
-    let (word, style) = match (field(record, "result").as_str(), &status) {
-        ("success", Some(status)) => (status.clone(), FAINT),
-        ("blocked", _) => ("blocked".to_owned(), WARNING),
+    let (word, style) = match (record["result"].as_str(), record["status"].as_u64()) {
+        (Some("success"), Some(status)) => (status.to_string(), FAINT),
+        (Some("blocked"), _) => ("blocked".to_owned(), WARNING),
         _ => ("failed".to_owned(), BAD),
     };
-    let why = record["reason"]
-        .as_str()
-        .map(|why| format!(" ({})", neutral_line(cut(why, REASON))))
-        .unwrap_or_default();
-    let took = record["duration_ms"]
-        .as_f64()
-        .map(|ms| shown::time(Duration::from_secs_f64(ms.clamp(0.0, 1e12) / 1e3)))
-        .map(|took| format!("  {took}"))
-        .unwrap_or_default();
-    let url = field(record, "url");
+    let reason = match record["reason"].as_str() {
+        Some(reason) => format!(" ({})", neutral_line(cut(reason, REASON))),
+        None => String::new(),
+    };
+    let method = field(record, "method");
+    let whole_url = field(record, "url");
+    let url = cut(&whole_url, ARGUMENTS);
+    let duration = duration(record);
+    let origin = field(record, if record["call"].is_null() { "purpose" } else { "call" });
     writeln!(
         out,
-        "{FAINT}{time}{FAINT:#}  {style}{word}{style:#}  {} {}{why}{took}  {FAINT}{}{FAINT:#}",
-        field(record, "method"),
-        cut(&url, ARGUMENTS),
-        field(record, if record["call"].is_null() { "purpose" } else { "call" })
+        "{FAINT}{time}{FAINT:#}  {style}{word}{style:#}  {method} {url}{reason}{duration}  \
+         {FAINT}{origin}{FAINT:#}"
     )
 }
 
@@ -107,8 +107,11 @@ fn field(record: &Value, key: &str) -> String {
 /// Writes all fields, one a line.
 pub(super) fn write_fields(out: &mut impl Write, record: &Value) -> io::Result<()> {
     for (key, value) in record.as_object().into_iter().flatten() {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        writeln!(out, "{FAINT}{:16}{FAINT:#} {}", neutral_line(key), neutral_line(&value))?;
+        let text = match value.as_str() {
+            Some(text) => neutral_line(text),
+            None => neutral_line(&value.to_string()),
+        };
+        writeln!(out, "{FAINT}{:16}{FAINT:#} {text}", neutral_line(key))?;
     }
     Ok(())
 }

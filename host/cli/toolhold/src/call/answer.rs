@@ -16,10 +16,13 @@ use crate::exit::Exit;
 use crate::style::{BAD, FAINT, STRONG};
 use toolhold_terminal::live::Shown;
 
-/// Prints the answer as `call` asks for it. A terminal that has `shown` all of it during the call
-/// doesn't get it again.
+/// Prints the answer in the form that `call` asks for. `shown` is the text that the terminal has
+/// shown during the call. If that is the whole answer, the answer isn't printed again.
 pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Result<Exit, Error> {
-    let mut exit = answer.outcome.as_ref().err().map_or(Exit::Success, Exit::for_failure);
+    let mut exit = match &answer.outcome {
+        Ok(_) => Exit::Success,
+        Err(failure) => Exit::for_failure(failure),
+    };
     if call.exit_code
         && let Some(code) = command_code(answer)
     {
@@ -29,26 +32,25 @@ pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Resu
         writeln!(io::stdout().lock(), "{}", object(call, answer))?;
         return Ok(exit);
     }
+
     let (content, structured) = match &answer.outcome {
         Ok(output) => (&output.content, &output.structured),
         Err(failure) => (&failure.content, &failure.structured),
     };
     match &call.output {
         None if io::stdout().is_terminal() && is_shown(content, structured.as_ref(), shown) => {}
-        Some(path) if !content.is_empty() => keep(path, content)?,
+        Some(path) if !content.is_empty() => write_to_file(path, content)?,
         _ => print(&mut io::stdout().lock(), content, io::stdout().is_terminal())?,
     }
     if let Err(failure) = &answer.outcome {
         write!(anstream::stderr(), "{}", explain(failure))?;
     }
-    if let Some(filtered) =
-        answer.filtered.as_ref().filter(|filtered| filtered.lines[1] < filtered.lines[0])
-    {
-        writeln!(
-            anstream::stderr(),
-            "{FAINT}[{}] {filtered}{FAINT:#}",
-            neutral_line(answer.provider.as_deref().unwrap_or_default())
-        )?;
+    if let Some(filtered) = &answer.filtered {
+        let [before, after] = filtered.lines;
+        if after < before {
+            let provider = neutral_line(answer.provider.as_deref().unwrap_or_default());
+            writeln!(anstream::stderr(), "{FAINT}[{provider}] {filtered}{FAINT:#}")?;
+        }
     }
     if call.verbose {
         write!(anstream::stderr(), "{}", steps(&answer.id.to_string(), &answer.steps))?;
@@ -56,7 +58,8 @@ pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Resu
     Ok(exit)
 }
 
-/// The exit code of the command that a call ran, if it ran one to its end.
+/// Returns the exit code of the command that the call ran. Returns `None` if no command ran to its
+/// end.
 fn command_code(answer: &Answer) -> Option<u8> {
     let structured = match &answer.outcome {
         Ok(output) => output.structured.as_ref(),
@@ -65,7 +68,7 @@ fn command_code(answer: &Answer) -> Option<u8> {
     u8::try_from(structured?.get("exit_code")?.as_u64()?).ok()
 }
 
-/// The answer as one JSON object.
+/// Returns the answer as one JSON object.
 fn object(call: &CallArguments, answer: &Answer) -> Value {
     let mut object = Map::new();
     object.insert("id".to_owned(), answer.id.to_string().into());
@@ -75,7 +78,7 @@ fn object(call: &CallArguments, answer: &Answer) -> Value {
         Ok(output) => object.insert("output".to_owned(), json!(output)),
         Err(failure) => {
             object.insert("failure".to_owned(), json!(failure));
-            // The feedback for a model, so that every program passes it on in one form.
+            // Every program passes this feedback on to a model in the same form.
             object.insert("feedback".to_owned(), failure.feedback().into())
         }
     };
@@ -100,8 +103,8 @@ fn object(call: &CallArguments, answer: &Answer) -> Value {
     Value::Object(object)
 }
 
-/// Whether the whole answer was shown: its text, or the two outputs of a command, which have no
-/// labels while it runs.
+/// Checks whether the whole answer was shown: its text, or the two outputs of a command, which have
+/// no labels while the command runs.
 fn is_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> bool {
     const LABELS: &str = "stdout:\n\n\nstderr:\n";
     let texts: Option<Vec<&str>> = content.iter().map(Content::as_text).collect();
@@ -112,21 +115,21 @@ fn is_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> b
     let Some(structured) = structured else { return false };
     let Some(stdout) = structured["stdout"].as_str() else { return false };
     let Some(stderr) = structured["stderr"].as_str() else { return false };
-    // Nothing else, such as a notice of a cut.
+    // A longer answer contains something else, such as the notice that the output was cut.
     let is_all = texts.concat().len() <= stdout.len() + stderr.len() + LABELS.len();
     is_all && shown.is_all_of(&[stdout, stderr])
 }
 
-/// The parts in order: text as the tool gave it, with a line end behind it, and a description of
+/// Prints the parts in order: the text of the tool with a line end after it, and a description of
 /// other content. An answer of only bytes goes into a pipe or a file unchanged.
-fn print(out: &mut impl Write, content: &[Content], terminal: bool) -> io::Result<()> {
-    if let ([Content { body: Body::Bytes(bytes), .. }], false) = (content, terminal) {
+fn print(out: &mut impl Write, content: &[Content], is_terminal: bool) -> io::Result<()> {
+    if !is_terminal && let [Content { body: Body::Bytes(bytes), .. }] = content {
         out.write_all(bytes)?;
         return out.flush();
     }
-    let mut ended = true;
-    for (index, part) in content.iter().enumerate() {
-        if index > 0 && !ended {
+    let mut is_line_ended = true;
+    for part in content {
+        if !is_line_ended {
             out.write_all(b"\n")?;
         }
         let text = match &part.body {
@@ -135,10 +138,10 @@ fn print(out: &mut impl Write, content: &[Content], terminal: bool) -> io::Resul
             Body::Bytes(bytes) => describe(part, bytes.len()),
         };
         out.write_all(text.as_bytes())?;
-        // A line end separates parts, as in every front end; one that the text has is enough.
-        ended = text.ends_with('\n');
+        // One line end separates parts, as in every front end. The text may have it already.
+        is_line_ended = text.ends_with('\n');
     }
-    if !ended {
+    if !is_line_ended {
         out.write_all(b"\n")?;
     }
     out.flush()
@@ -149,51 +152,57 @@ fn describe(part: &Content, length: usize) -> String {
     format!("[{}, {length} bytes; --output FILE writes it to a file]", neutral_line(media_type))
 }
 
-/// Writes the answer to a file: its bytes, or otherwise its text.
-fn keep(path: &Path, content: &[Content]) -> Result<(), Error> {
-    let mut bytes: Vec<&[u8]> = content
-        .iter()
-        .filter_map(
-            |part| if let Body::Bytes(bytes) = &part.body { Some(bytes.as_slice()) } else { None },
-        )
-        .collect();
+/// Writes the answer to a file: its bytes, or its text if it has no bytes. Text next to bytes goes
+/// to stderr.
+fn write_to_file(path: &Path, content: &[Content]) -> Result<(), Error> {
+    let mut binary_parts: Vec<&[u8]> = Vec::new();
+    for part in content {
+        if let Body::Bytes(bytes) = &part.body {
+            binary_parts.push(bytes);
+        }
+    }
     let texts: Vec<&str> = content.iter().filter_map(Content::as_text).collect();
     let text = texts.join("\n");
-    if bytes.is_empty() {
-        bytes.push(text.as_bytes());
-    } else if !text.is_empty() {
+    if !binary_parts.is_empty() && !text.is_empty() {
         writeln!(anstream::stderr(), "{}", neutral(&text))?;
     }
-    if bytes.len() > 1 {
-        return Err(Error::Usage(format!(
-            "the answer has {} binary parts, but --output writes only one; use --json",
-            bytes.len()
-        )));
-    }
-    fs::write(path, bytes.concat())
+    let bytes = match binary_parts[..] {
+        [] => text.as_bytes(),
+        [bytes] => bytes,
+        _ => {
+            return Err(Error::Usage(format!(
+                "the answer has {} binary parts, but --output writes only one; use --json",
+                binary_parts.len()
+            )));
+        }
+    };
+    fs::write(path, bytes)
         .map_err(toolhold_core::HostError::io(format!("writing {}", path.display())))?;
     Ok(())
 }
 
-/// A failure for a person: what failed, by which rule, and what to do.
+/// Describes a failure for a person, with the rule and the remedy.
 pub(crate) fn explain(failure: &Failure) -> String {
-    let code =
-        failure.code.as_deref().map(|code| format!("/{}", neutral_line(code))).unwrap_or_default();
+    let code = match &failure.code {
+        Some(code) => format!("/{}", neutral_line(code)),
+        None => String::new(),
+    };
     let head = format!("{BAD}error[{}{code}]{BAD:#}", failure.category.as_str());
     let mut lines = Vec::new();
     match &failure.denial {
         Some(denial) => {
-            // Rule, place and remedy have lines of their own, after the rest of the message.
-            let said = match failure.message.strip_prefix(&denial.to_string()) {
-                Some(rest) => {
-                    format!("{} is refused{}", neutral_line(&denial.action), neutral(rest))
+            // The message begins with the rule, place and remedy, which get their own lines here.
+            let message = match failure.message.strip_prefix(&denial.to_string()) {
+                Some(after_denial) => {
+                    let action = neutral_line(&denial.action);
+                    format!("{action} is refused{}", neutral(after_denial))
                 }
                 None => neutral(&failure.message).into_owned(),
             };
-            lines.push(format!("{head}: {said}"));
+            lines.push(format!("{head}: {message}"));
             lines.push(field("rule", &denial.rule));
             lines.push(field("place", &denial.place));
-            // No line of it looks like a field.
+            // The indent keeps a line of the remedy from looking like a field.
             lines.push(field("remedy", &denial.remedy.replace('\n', "\n    ")));
         }
         None => lines.push(format!("{head}: {}", neutral(&failure.message))),
@@ -212,12 +221,16 @@ fn field(name: &str, text: &str) -> String {
 }
 
 fn steps(id: &str, steps: &[Step]) -> String {
-    let total: Duration = steps.iter().map(|step| step.time).sum();
     let mut text = format!("{FAINT}call {id}\n");
-    for (name, time) in steps.iter().map(|step| (step.name, step.time)).chain([("total", total)]) {
-        text += &format!("  {name:<10} {:>10.3} ms\n", time.as_secs_f64() * 1e3);
+    for step in steps {
+        text += &step_line(step.name, step.time);
     }
+    text += &step_line("total", steps.iter().map(|step| step.time).sum());
     text + &format!("{FAINT:#}")
+}
+
+fn step_line(name: &str, time: Duration) -> String {
+    format!("  {name:<10} {:>10.3} ms\n", time.as_secs_f64() * 1e3)
 }
 
 #[cfg(test)]

@@ -47,15 +47,17 @@ pub(crate) enum ArgumentsError {
     Type { key: String, types: Vec<&'static str>, value: String },
 }
 
-/// How more than JSON gets to a tool.
+/// The remedy for large arguments.
 const ATTACH: &str = "; use --attach FILE for large content";
 
 fn did_you_mean_pair(key: Option<&str>, word: &str) -> String {
-    let quoted = shown::shell_word(word);
-    key.map(|key| format!("; did you mean `{key}={quoted}`?")).unwrap_or_default()
+    match key {
+        Some(key) => format!("; did you mean `{key}={}`?", shown::shell_word(word)),
+        None => String::new(),
+    }
 }
 
-/// The typed arguments as the JSON object of the tool.
+/// Converts the typed arguments to the JSON object of the tool.
 pub(crate) fn arguments(
     words: &[String],
     tool: &str,
@@ -88,68 +90,74 @@ fn stdin(attaches: bool) -> Result<String, ArgumentsError> {
     }
 }
 
-/// The arguments in `words`, `KEY=VALUE` each, converted to the types of the tool's schema. A key
-/// may be an alias of an argument.
-///
-/// If the schema takes a text, a value is a text, whatever it looks like.
+/// Parses `words`, each of the form `KEY=VALUE`, and converts the values to the types of the tool's
+/// schema. A key may be an alias of an argument. If the schema takes a string, a value stays a
+/// string even if it looks like another type.
 fn from_words(definition: &Definition, words: &[String]) -> Result<Value, ArgumentsError> {
     let schema = &definition.input_schema;
     if let [word] = words
         && let Some(argument) = bare_argument(definition, word)
     {
-        return Ok(Value::Object(Map::from_iter([(
-            argument.to_owned(),
-            property(schema, argument, &[word])?,
-        )])));
+        let mut arguments = Map::new();
+        arguments.insert(argument.to_owned(), convert_values(schema, argument, &[word])?);
+        return Ok(Value::Object(arguments));
     }
-    let mut given: Vec<(&str, Vec<&str>)> = Vec::new();
+
+    let mut values_by_key: Vec<(&str, Vec<&str>)> = Vec::new();
     for word in words {
-        let (key, value) = word
-            .split_once('=')
-            .filter(|(key, _)| !key.is_empty())
-            .ok_or_else(|| not_a_pair(schema, word))?;
-        let key = definition
-            .argument_aliases()
-            .find(|(alias, _)| *alias == key)
-            .map_or(key, |(_, argument)| argument);
-        match given.iter_mut().find(|(known, _)| *known == key) {
+        let (typed_key, value) = match word.split_once('=') {
+            Some((key, value)) if !key.is_empty() => (key, value),
+            _ => return Err(not_a_pair(schema, word)),
+        };
+        let mut aliases = definition.argument_aliases();
+        let key = match aliases.find(|(alias, _)| *alias == typed_key) {
+            Some((_, argument)) => argument,
+            None => typed_key,
+        };
+        match values_by_key.iter_mut().find(|(other, _)| *other == key) {
             Some((_, values)) => values.push(value),
-            None => given.push((key, vec![value])),
+            None => values_by_key.push((key, vec![value])),
         }
     }
+
     let mut arguments = Map::new();
-    for (key, values) in given {
-        arguments.insert(key.to_owned(), property(schema, key, &values)?);
+    for (key, values) in values_by_key {
+        arguments.insert(key.to_owned(), convert_values(schema, key, &values)?);
     }
     Ok(Value::Object(arguments))
 }
 
-/// The argument that a single word sets: the argument that the tool takes without a name, or else
-/// the only required argument. `None` if the word is `KEY=VALUE`.
+/// Returns the argument that a single word sets: the one that the tool takes without a name, or else
+/// the only required one. Returns `None` if the word is `KEY=VALUE` or an option.
 fn bare_argument<'d>(definition: &'d Definition, word: &str) -> Option<&'d str> {
-    let schema = &definition.input_schema;
-    // Probably an option in the wrong place.
+    // The word is probably an option in the wrong place.
     if word.starts_with('-') {
         return None;
     }
+    let schema = &definition.input_schema;
     let key = word.split_once('=').map(|(key, _)| key);
     if let Some(bare) = definition.bare_argument() {
-        // `FOO=1 make` is a command.
-        let is_known = key.is_some_and(|key| {
-            schema["properties"].get(key).is_some()
-                || definition.argument_aliases().any(|(alias, _)| alias == key)
-        });
-        return (!is_known).then_some(bare);
+        // `FOO=1 make` is a command, not the argument `FOO`.
+        let Some(key) = key else { return Some(bare) };
+        let is_property = schema["properties"].get(key).is_some();
+        let is_alias = definition.argument_aliases().any(|(alias, _)| alias == key);
+        return if is_property || is_alias { None } else { Some(bare) };
     }
-    let has_name =
-        key.is_some_and(|key| key.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)));
+
+    if key.is_some_and(is_name) {
+        return None;
+    }
     match schema["required"].as_array().map(Vec::as_slice) {
-        Some([only]) if !has_name => only.as_str(),
+        Some([only]) => only.as_str(),
         _ => None,
     }
 }
 
-/// The arguments in `text`, one JSON object; nothing is converted.
+fn is_name(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+}
+
+/// Parses `text`, which is one JSON object, and converts no value.
 fn from_json(text: &str) -> Result<Value, ArgumentsError> {
     match serde_json::from_str(text) {
         Ok(object @ Value::Object(_)) => Ok(object),
@@ -158,39 +166,43 @@ fn from_json(text: &str) -> Result<Value, ArgumentsError> {
     }
 }
 
-fn property(schema: &Value, key: &str, values: &[&str]) -> Result<Value, ArgumentsError> {
-    let known = schema["properties"].as_object();
-    let other = &schema["additionalProperties"];
-    let property = match known.and_then(|known| known.get(key)) {
+/// Converts the values of a key: one value, or a list if the key is repeated.
+fn convert_values(schema: &Value, key: &str, values: &[&str]) -> Result<Value, ArgumentsError> {
+    let additional = &schema["additionalProperties"];
+    let property = match schema["properties"].get(key) {
         Some(property) => property,
-        None if other == &Value::Bool(false) => return Err(unknown(schema, key)),
-        None => other,
+        None if *additional == Value::Bool(false) => return Err(unknown(schema, key)),
+        None => additional,
     };
     let accepts = AcceptedTypes::for_schema(property, schema);
     let [value] = values else {
         if !accepts.array && !accepts.is_any() {
             return Err(ArgumentsError::Repeated { key: key.to_owned(), count: values.len() });
         }
-        return values
-            .iter()
-            .map(|value| element(&accepts, schema, key, value))
-            .collect::<Result<_, _>>()
-            .map(Value::Array);
+        let mut elements = Vec::new();
+        for value in values {
+            elements.push(convert_element(&accepts, schema, key, value)?);
+        }
+        return Ok(Value::Array(elements));
     };
-    if accepts.array && !accepts.string && !value.trim_start().starts_with('[') {
-        return Ok(Value::Array(vec![element(&accepts, schema, key, value)?]));
+
+    let is_json_list = value.trim_start().starts_with('[');
+    if accepts.array && !accepts.string && !is_json_list {
+        return Ok(Value::Array(vec![convert_element(&accepts, schema, key, value)?]));
     }
     accepts.convert(value).ok_or_else(|| type_error(key, &accepts, value))
 }
 
-fn element(
+fn convert_element(
     list: &AcceptedTypes<'_>,
     schema: &Value,
     key: &str,
     value: &str,
 ) -> Result<Value, ArgumentsError> {
-    let accepts =
-        list.items.map(|items| AcceptedTypes::for_schema(items, schema)).unwrap_or_default();
+    let accepts = match list.items {
+        Some(items) => AcceptedTypes::for_schema(items, schema),
+        None => AcceptedTypes::default(),
+    };
     accepts.convert(value).ok_or_else(|| type_error(key, &accepts, value))
 }
 
@@ -218,19 +230,24 @@ impl<'a> AcceptedTypes<'a> {
         if depth > MAX_DEPTH {
             return;
         }
-        let pointer = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
-        if let Some(target) = pointer.and_then(|pointer| root.pointer(pointer)) {
+        if let Some(reference) = schema["$ref"].as_str()
+            && let Some(pointer) = reference.strip_prefix('#')
+            && let Some(target) = root.pointer(pointer)
+        {
             self.add(target, root, depth + 1);
         }
         match &schema["type"] {
-            Value::String(name) => self.name(name),
+            Value::String(name) => self.add_type(name),
             Value::Array(names) => {
-                names.iter().filter_map(Value::as_str).for_each(|name| self.name(name));
+                for name in names.iter().filter_map(Value::as_str) {
+                    self.add_type(name);
+                }
             }
             _ => {
-                let values =
-                    schema["enum"].as_array().into_iter().flatten().chain(schema.get("const"));
-                values.for_each(|value| self.name(type_of(value)));
+                let values = schema["enum"].as_array().into_iter().flatten();
+                for value in values.chain(schema.get("const")) {
+                    self.add_type(type_of(value));
+                }
             }
         }
         if !schema["items"].is_null() {
@@ -243,7 +260,7 @@ impl<'a> AcceptedTypes<'a> {
         }
     }
 
-    fn name(&mut self, name: &str) {
+    fn add_type(&mut self, name: &str) {
         match name {
             "string" => self.string = true,
             "integer" => self.integer = true,
@@ -256,7 +273,7 @@ impl<'a> AcceptedTypes<'a> {
         }
     }
 
-    /// Whether the schema names no type.
+    /// Checks whether the schema names no type, so that every value is valid.
     fn is_any(&self) -> bool {
         self.names().is_empty()
     }
@@ -274,22 +291,26 @@ impl<'a> AcceptedTypes<'a> {
         all.into_iter().filter(|(accepted, _)| *accepted).map(|(_, name)| name).collect()
     }
 
+    /// Converts a text to one of the types. Returns `None` if the text has another type.
     fn convert(&self, text: &str) -> Option<Value> {
         if self.string {
             return Some(Value::from(text));
         }
-        let value = serde_json::from_str(text).ok();
+        let json = serde_json::from_str(text).ok();
         if self.is_any() {
-            return Some(value.unwrap_or_else(|| Value::from(text)));
+            return Some(json.unwrap_or_else(|| Value::from(text)));
         }
-        value.filter(|value| match value {
+        let value = json?;
+        let is_accepted = match &value {
             Value::Null => self.null,
             Value::Bool(_) => self.boolean,
-            Value::Number(number) => self.number || self.integer && !number.is_f64(),
+            Value::Number(number) if number.is_f64() => self.number,
+            Value::Number(_) => self.number || self.integer,
             Value::String(_) => false,
             Value::Array(_) => self.array,
             Value::Object(_) => self.object,
-        })
+        };
+        if is_accepted { Some(value) } else { None }
     }
 }
 
@@ -312,18 +333,13 @@ fn type_error(key: &str, accepts: &AcceptedTypes<'_>, value: &str) -> ArgumentsE
 }
 
 fn not_a_pair(schema: &Value, word: &str) -> ArgumentsError {
-    let meant =
-        schema["required"].as_array().and_then(|required| required.first()).and_then(Value::as_str);
-    ArgumentsError::NotAPair { word: word.to_owned(), meant: meant.map(str::to_owned) }
+    let first_required = schema["required"].get(0).and_then(Value::as_str);
+    ArgumentsError::NotAPair { word: word.to_owned(), meant: first_required.map(str::to_owned) }
 }
 
 fn unknown(schema: &Value, key: &str) -> ArgumentsError {
-    let known: Vec<&str> = schema["properties"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(name, _)| name.as_str())
-        .collect();
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let known: Vec<&str> = properties.map(|(name, _)| name.as_str()).collect();
     let near = crate::nearest::nearest(key, known.iter().copied()).map(str::to_owned);
     ArgumentsError::Unknown { key: key.to_owned(), near, known: known.join(", ") }
 }

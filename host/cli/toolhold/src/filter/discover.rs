@@ -25,31 +25,11 @@ const WIDTH: usize = 60;
 
 /// Lists commands whose output no rule knows.
 pub(super) fn run(host: &Host, as_json: bool) -> Result<Exit, Error> {
-    // `None`: a rule knows its output.
-    let mut counted: BTreeMap<String, Option<[u64; 2]>> = BTreeMap::new();
-    Trail::open(&Folders::from_environment()?)?.command_outputs(&mut |text, bytes| {
-        let Some(last) = commands::last_command(text) else { return };
-        let command = first_words(&last.line);
-        if !counted.contains_key(&command) && counted.len() == MAX_COMMANDS {
-            return;
-        }
-        let counts = counted
-            .entry(command)
-            .or_insert_with_key(|command| (!host.knows_output(command)).then_some([0, 0]));
-        if let Some([calls, sum]) = counts {
-            *calls += 1;
-            *sum += bytes;
-        }
-    })?;
-    let mut unknown: Vec<(String, [u64; 2])> =
-        counted.into_iter().filter_map(|(command, counts)| Some((command, counts?))).collect();
-    unknown.retain(|(_, [_, bytes])| *bytes > 0);
-    unknown.sort_by_key(|(_, [_, bytes])| std::cmp::Reverse(*bytes));
-    unknown.truncate(SHOWN);
+    let unknown = unknown_commands(host)?;
     if as_json {
         let rows: Vec<_> = unknown
             .iter()
-            .map(|(command, [calls, bytes])| {
+            .map(|(command, Outputs { calls, bytes, .. })| {
                 json!({ "command": command, "calls": calls, "bytes": bytes })
             })
             .collect();
@@ -64,7 +44,7 @@ pub(super) fn run(host: &Host, as_json: bool) -> Result<Exit, Error> {
         return Ok(Exit::Success);
     };
     let mut table = Table::new(["COMMAND", "CALLS", "BYTES", "TOKENS"], &[1, 2, 3]);
-    for (command, [calls, bytes]) in &unknown {
+    for (command, Outputs { calls, bytes, .. }) in &unknown {
         let shown: String = command.chars().take(WIDTH).collect();
         let tokens = format!("~{}", bytes / 4);
         table.row([neutral_line(&shown), calls.to_string(), bytes.to_string(), tokens]);
@@ -82,7 +62,42 @@ pub(super) fn run(host: &Host, as_json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// A rule as `filters.toml` has it.
+/// The outputs of a command in the audit log.
+struct Outputs {
+    /// Whether a rule matches them.
+    is_known: bool,
+    calls: u64,
+    bytes: u64,
+}
+
+/// Returns the commands whose output no rule matches, the one with the longest output first.
+fn unknown_commands(host: &Host) -> Result<Vec<(String, Outputs)>, Error> {
+    let mut outputs_by_command: BTreeMap<String, Outputs> = BTreeMap::new();
+    Trail::open(&Folders::from_environment()?)?.command_outputs(&mut |text, bytes| {
+        let Some(last) = commands::last_command(text) else { return };
+        let command = first_words(&last.line);
+        let is_full = outputs_by_command.len() == MAX_COMMANDS;
+        if is_full && !outputs_by_command.contains_key(&command) {
+            return;
+        }
+        // A known command stays in the map, so that its rules are looked up only once.
+        let outputs = outputs_by_command.entry(command).or_insert_with_key(|command| Outputs {
+            is_known: host.knows_output(command),
+            calls: 0,
+            bytes: 0,
+        });
+        outputs.calls += 1;
+        outputs.bytes += bytes;
+    })?;
+
+    let mut unknown: Vec<(String, Outputs)> = outputs_by_command.into_iter().collect();
+    unknown.retain(|(_, outputs)| !outputs.is_known && outputs.bytes > 0);
+    unknown.sort_by_key(|(_, outputs)| std::cmp::Reverse(outputs.bytes));
+    unknown.truncate(SHOWN);
+    Ok(unknown)
+}
+
+/// Writes a rule in the form of `filters.toml`.
 fn rule_for(command: &str) -> String {
     let name: String = command
         .chars()
@@ -96,7 +111,7 @@ fn rule_for(command: &str) -> String {
     )
 }
 
-/// The program, and its subcommand if it has one.
+/// Returns the program, and its subcommand if it has one.
 fn first_words(command: &str) -> String {
     let mut words = command.split(' ');
     let program = words.next().unwrap_or_default();
@@ -107,7 +122,7 @@ fn first_words(command: &str) -> String {
 }
 
 fn is_subcommand(word: &str) -> bool {
-    word.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase())
+    word.starts_with(|first: char| first.is_ascii_lowercase())
         && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_:".contains(&byte))
 }
 

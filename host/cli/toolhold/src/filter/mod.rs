@@ -59,19 +59,16 @@ fn list(host: &Host, as_json: bool) -> Result<Exit, Error> {
     }
     let mut table = Table::new(["FILTER", "PLUGIN", "HOW", "LOOKS AT"], &[]);
     for filter in &filters {
-        let meta: Value = filter
-            .definition
-            .meta
-            .as_deref()
-            .and_then(|meta| serde_json::from_str(meta).ok())
-            .unwrap_or_default();
-        let how = match filter.definition.purpose {
+        let meta = filter.definition.meta.as_deref().unwrap_or_default();
+        let meta: Value = serde_json::from_str(meta).unwrap_or_default();
+        let strategy = match filter.definition.purpose {
             Purpose::Security => "security",
             Purpose::Cosmetic => meta["strategy"].as_str().unwrap_or("-"),
         };
-        let all: Vec<String> = filter.definition.matchers.iter().map(describe_matcher).collect();
-        let matches: String = all.join(", ").chars().take(SHOWN).collect();
-        table.row([&filter.name, &filter.plugin, how, &matches].map(neutral_line));
+        let matchers: Vec<String> =
+            filter.definition.matchers.iter().map(describe_matcher).collect();
+        let matches: String = matchers.join(", ").chars().take(SHOWN).collect();
+        table.row([&filter.name, &filter.plugin, strategy, &matches].map(neutral_line));
     }
     table.print()?;
     if let Some(rules) = rules {
@@ -115,25 +112,22 @@ async fn try_call(
     command: &str,
     text: String,
 ) -> Result<Exit, Error> {
-    let (left, filtered) =
+    let (shortened, filtered) =
         host.preview_output(command, &text, arguments.exit).await.map_err(|failure| {
             Error::Usage(format!("a call would fail: {}", neutral_line(&failure.message)))
         })?;
-    let last = commands::last_command(command);
-    let fitting = match &last {
-        Some(last) => host.fitting_filters("bash", Some(&last.line)),
-        None => Vec::new(),
-    };
-    let unchanged = match &last {
+    let unchanged = match commands::last_command(command) {
         None => "the last program of the command line can't be resolved, so no filter matches"
             .to_owned(),
-        Some(last) if fitting.is_empty() => format!("no filter matches `{}`", last.line),
-        Some(_) => format!("{} leaves nothing out", fitting.join(", ")),
+        Some(last) => match &host.fitting_filters("bash", Some(&last.line))[..] {
+            [] => format!("no filter matches `{}`", last.line),
+            filters => format!("{} leaves nothing out", filters.join(", ")),
+        },
     };
-    show(&text, &left, filtered, &unchanged, arguments.json)
+    show(&text, &shortened, filtered, &unchanged, arguments.json)
 }
 
-/// Runs one filter on an output, whatever its command.
+/// Runs one filter on the output of any command.
 async fn try_one(
     host: &Host,
     arguments: &FilterTry,
@@ -154,14 +148,14 @@ async fn try_one(
     match verdict {
         FilterVerdict::Keep => show(&text, &text, None, &unchanged, arguments.json),
         FilterVerdict::Replace { content, confidence, .. } => {
-            let left = content.iter().filter_map(Content::as_text).collect::<String>();
+            let shortened = content.iter().filter_map(Content::as_text).collect::<String>();
             let filtered = FilterSummary {
                 filters: vec![filter.to_owned()],
                 confidence,
-                lines: [text.lines().count() as u64, left.lines().count() as u64],
-                bytes: [text.len() as u64, left.len() as u64],
+                lines: [text.lines().count() as u64, shortened.lines().count() as u64],
+                bytes: [text.len() as u64, shortened.len() as u64],
             };
-            show(&text, &left, Some(filtered), &unchanged, arguments.json)
+            show(&text, &shortened, Some(filtered), &unchanged, arguments.json)
         }
         FilterVerdict::Block(reason) => {
             Err(Error::Usage(format!("`{filter}` withholds the output: {}", neutral_line(&reason))))
@@ -175,7 +169,7 @@ fn unusable(host: &Host, name: &str, message: &str) -> Error {
     Error::Usage(format!("the filter `{}`: {message}{hint}", neutral_line(name)))
 }
 
-/// Shows the rest of an output. `unchanged`: the message if nothing was left out.
+/// Shows a filtered output. `unchanged` is the message if no filter changed it.
 fn show(
     before: &str,
     after: &str,
@@ -200,24 +194,21 @@ fn show(
         return Ok(Exit::Success);
     }
     write!(io::stdout().lock(), "{}", neutral(after))?;
-    let said = match filtered {
+    let message = match filtered {
         None => unchanged.to_owned(),
         Some(filtered) => {
-            let saved = filtered.tokens_saved();
-            let small = if filtered.is_worth_it() {
+            let filters = filtered.filters.join(", ");
+            let saved = counted(filtered.tokens_saved(), "token");
+            let confidence = filtered.confidence.as_str();
+            let note = if filtered.is_worth_it() {
                 ""
             } else {
                 "; a call would not filter this output, because the filter saves too little"
             };
-            format!(
-                "{filtered} by {}; about {}; confidence: {}{small}",
-                filtered.filters.join(", "),
-                counted(saved, "token"),
-                filtered.confidence.as_str()
-            )
+            format!("{filtered} by {filters}; about {saved}; confidence: {confidence}{note}")
         }
     };
-    writeln!(anstream::stderr(), "{FAINT}{}{FAINT:#}", neutral_line(&said))?;
+    writeln!(anstream::stderr(), "{FAINT}{}{FAINT:#}", neutral_line(&message))?;
     Ok(Exit::Success)
 }
 

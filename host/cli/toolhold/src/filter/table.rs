@@ -22,19 +22,24 @@ impl<const N: usize> Table<N> {
 
     pub(super) fn print(&self) -> io::Result<()> {
         let mut out = anstream::stdout().lock();
-        let widths: [usize; N] = std::array::from_fn(|column| {
-            self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
-        });
-        for (at, row) in self.rows.iter().enumerate() {
-            let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
-                if self.numbers.contains(&column) {
+        let mut widths = [0; N];
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = cell.chars().count().max(*width);
+            }
+        }
+        for (index, row) in self.rows.iter().enumerate() {
+            let mut cells = Vec::new();
+            for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+                let is_number = self.numbers.contains(&column);
+                cells.push(if is_number {
                     format!("{cell:>width$}")
                 } else {
                     format!("{cell:width$}")
-                }
-            });
-            let line = cells.collect::<Vec<_>>().join("  ");
-            match at {
+                });
+            }
+            let line = cells.join("  ");
+            match index {
                 0 => writeln!(out, "{FAINT}{}{FAINT:#}", line.trim_end())?,
                 _ => writeln!(out, "{}", line.trim_end())?,
             }

@@ -39,11 +39,12 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
         return Err(new_file::exists(&file));
     }
     let here = toolhold_core::config::working_directory()?;
-    let given = arguments.folder.iter().map(|path| {
-        folder_at(path, &own, &here)
-            .map_err(|error| Error::Usage(format!("--folder {}: {error}", path.display())))
-    });
-    let folders = given.collect::<Result<Vec<_>, _>>()?;
+    let mut folders = Vec::new();
+    for path in &arguments.folder {
+        let folder = folder_at(path, &own, &here)
+            .map_err(|error| Error::Usage(format!("--folder {}: {error}", path.display())))?;
+        folders.push(folder);
+    }
     let write = arguments.write.map(|answer| answer == YesOrNo::Yes);
     let network = arguments.network.map(|answer| answer == YesOrNo::Yes);
 
@@ -70,7 +71,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     Ok(Exit::Success)
 }
 
-/// Asks for what the options don't say.
+/// Asks for the answers that the options don't give.
 fn ask<R: BufRead, W: Write, E: Display>(
     dialogue: &mut Dialogue<R, W>,
     mut folders: Vec<String>,
@@ -79,40 +80,7 @@ fn ask<R: BufRead, W: Write, E: Display>(
     check: impl Fn(&str) -> Result<String, E>,
 ) -> Result<Answers, Error> {
     if folders.is_empty() {
-        dialogue.print(
-            "Which folders may tools use? Enter means \".\": the folder in which \
-             toolhold is started each time.",
-        )?;
-        loop {
-            let said = dialogue.ask(if folders.is_empty() {
-                "Path of a folder [.]:"
-            } else {
-                "Path of another folder [no more]:"
-            })?;
-            match said.as_str() {
-                "" if folders.is_empty() => folders.push(".".to_owned()),
-                // "no" as the question offers it; a folder of that name is `./no`.
-                no if !folders.is_empty()
-                    && ["", "n", "no", "no more"].contains(&no.to_ascii_lowercase().as_str()) =>
-                {
-                    break;
-                }
-                said => match check(said) {
-                    Ok(folder) if folders.contains(&folder) => {
-                        dialogue.print("  That folder is already in the list.")?;
-                    }
-                    Ok(folder) => {
-                        if folder != said {
-                            dialogue.print(&format!("  That is {}.", neutral_line(&folder)))?;
-                        }
-                        folders.push(folder);
-                    }
-                    Err(error) => {
-                        dialogue.print(&format!("  {}.", neutral_line(&error.to_string())))?;
-                    }
-                },
-            }
-        }
+        folders = ask_for_folders(dialogue, check)?;
     }
     let write = match write {
         Some(write) => write,
@@ -129,6 +97,47 @@ fn ask<R: BufRead, W: Write, E: Display>(
         None => dialogue.yes_or_no("May commands use the network without asking?", false)?,
     };
     Ok(Answers { folders, write, network })
+}
+
+/// Asks for folders until the person wants no more. `check` returns the form of a folder in the file.
+fn ask_for_folders<R: BufRead, W: Write, E: Display>(
+    dialogue: &mut Dialogue<R, W>,
+    check: impl Fn(&str) -> Result<String, E>,
+) -> Result<Vec<String>, Error> {
+    dialogue.print(
+        "Which folders may tools use? Enter means \".\": the folder in which \
+         toolhold is started each time.",
+    )?;
+    let mut folders = Vec::new();
+    loop {
+        let is_first = folders.is_empty();
+        let answer = dialogue.ask(if is_first {
+            "Path of a folder [.]:"
+        } else {
+            "Path of another folder [no more]:"
+        })?;
+        if is_first && answer.is_empty() {
+            folders.push(".".to_owned());
+            continue;
+        }
+        // The question offers "no more". A folder with the name `no` is `./no`.
+        let is_no = ["", "n", "no", "no more"].contains(&answer.to_ascii_lowercase().as_str());
+        if !is_first && is_no {
+            return Ok(folders);
+        }
+        match check(&answer) {
+            Ok(folder) if folders.contains(&folder) => {
+                dialogue.print("  That folder is already in the list.")?;
+            }
+            Ok(folder) => {
+                if folder != answer {
+                    dialogue.print(&format!("  That is {}.", neutral_line(&folder)))?;
+                }
+                folders.push(folder);
+            }
+            Err(error) => dialogue.print(&format!("  {}.", neutral_line(&error.to_string())))?,
+        }
+    }
 }
 
 /// A folder that can't be granted.
@@ -154,12 +163,12 @@ pub(crate) enum FolderError {
     GivenNotUtf8,
 }
 
-/// As [`folder`], of a path.
+/// Returns the form of a folder in the file, as [`folder`] does, for a path.
 pub(crate) fn folder_at(path: &Path, own: &Folders, here: &Path) -> Result<String, FolderError> {
     folder(path.to_str().ok_or(FolderError::GivenNotUtf8)?, own, here)
 }
 
-/// The form of a folder in the file.
+/// Returns the form of a folder in the file: its real path, or `.` for the working directory.
 ///
 /// # Errors
 ///
@@ -187,7 +196,7 @@ pub(crate) fn folder(written: &str, own: &Folders, here: &Path) -> Result<String
     if own.own().iter().any(|own| is_within(&real, &own.path)) {
         return Err(FolderError::Own(real));
     }
-    // The folder where toolhold is started.
+    // In the file, `.` is the folder in which toolhold is started each time.
     if written == "." {
         return Ok(written.to_owned());
     }
@@ -198,7 +207,7 @@ fn is_within(path: &Path, folder: &Path) -> bool {
     path.starts_with(folder.canonicalize().as_deref().unwrap_or(folder))
 }
 
-/// The text of the file.
+/// Returns the text of the file.
 fn configuration(answers: &Answers) -> String {
     let mut text = "\
 # Toolhold's configuration, written by `toolhold init`. `toolhold config init --print` shows all
@@ -227,7 +236,7 @@ fn configuration(answers: &Answers) -> String {
     text
 }
 
-/// The result, its limits, and what to try next.
+/// Describes the result, its limits, and the next commands to try.
 fn describe(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> String {
     let mut text = format!(
         "Wrote {STRONG}{}{STRONG:#}. The folder for plugins is {}.\n",
@@ -240,7 +249,6 @@ fn describe(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> Stri
     }
     let is_covered = answers.folders.iter().any(|folder| folder == "." || here.starts_with(folder));
     let path = match answers.folders.first() {
-        // Quoted if a shell would split the name.
         Some(folder) if !is_covered => {
             format!(" path={}", shown::shell_word(&neutral_line(folder)))
         }

@@ -31,10 +31,11 @@ pub(super) fn approve(
              loaded"
         )));
     }
-    if let Some(wanted) = digest
-        && !(wanted.len() >= 8 && info.digest.starts_with(&wanted.to_ascii_lowercase()))
-    {
-        return Err(Error::Usage(format!("the component has another digest: {}", info.digest)));
+    if let Some(prefix) = digest {
+        let is_same = info.digest.starts_with(&prefix.to_ascii_lowercase());
+        if prefix.len() < 8 || !is_same {
+            return Err(Error::Usage(format!("the component has another digest: {}", info.digest)));
+        }
     }
     let mut out = anstream::stdout().lock();
     let approvals = PluginApprovals::open(&setting.folders);
@@ -42,7 +43,7 @@ pub(super) fn approve(
         writeln!(out, "{name} {} is approved already.", neutral_line(&info.manifest.version))?;
         return Ok(Exit::Success);
     }
-    // Read a second time, since inspecting uses up the first; the digest shows that it is the same.
+    // Inspecting uses up a candidate, so the component is opened again for it.
     let inspected = setting.inspect(setting.candidate(name)?)?;
     if inspected.info.digest != info.digest {
         return Err(Error::Usage(
@@ -87,21 +88,17 @@ pub(super) fn tell_hosts(
     digest: &str,
 ) -> Result<(), Error> {
     for host in ask_hosts(folders, Ask::Reload)? {
+        let pid = host.pid;
         let state = host.plugins.iter().find(|state| state.name == name);
-        let serves = state.is_some_and(|state| state.digest.as_deref() == Some(digest));
-        let reason = state
-            .and_then(|state| state.waiting.as_ref())
-            .map_or("the host uses another configuration", |waiting| &waiting.reason);
-        if serves {
-            writeln!(out, "The host with process {} uses the component now.", host.pid)?;
-        } else {
-            writeln!(
-                out,
-                "The host with process {} does not use the component: {}",
-                host.pid,
-                neutral_line(reason)
-            )?;
+        if state.is_some_and(|state| state.digest.as_deref() == Some(digest)) {
+            writeln!(out, "The host with process {pid} uses the component now.")?;
+            continue;
         }
+        let reason = match state.and_then(|state| state.waiting.as_ref()) {
+            Some(waiting) => neutral_line(&waiting.reason),
+            None => "the host uses another configuration".to_owned(),
+        };
+        writeln!(out, "The host with process {pid} does not use the component: {reason}")?;
     }
     Ok(())
 }

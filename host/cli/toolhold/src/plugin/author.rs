@@ -23,7 +23,7 @@ use crate::options::Options;
 
 /// Runs the command.
 pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Error> {
-    let done = match command {
+    let result = match command {
         AuthorCommand::New { name, lang, dir } => {
             let folder = dir.as_deref().unwrap_or(Path::new(name));
             Language::from_name(lang).and_then(|language| create(name, language, folder))
@@ -57,19 +57,21 @@ pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Er
         }
         AuthorCommand::Wit { dir, force } => write_wit(dir, *force),
     };
-    let text = done.map_err(Error::usage)?;
+    let text = result.map_err(Error::usage)?;
     writeln!(anstream::stdout().lock(), "{}", neutral(&text))?;
     Ok(Exit::Success)
 }
 
 fn test(plugin: &Path, options: conformance::Options, json: bool) -> Result<Exit, Error> {
-    let built =
-        if plugin.is_dir() { Some(build(plugin).map_err(Error::usage)?.file) } else { None };
-    let file = built.as_deref().unwrap_or(plugin);
+    let file = if plugin.is_dir() {
+        build(plugin).map_err(Error::usage)?.file
+    } else {
+        plugin.to_owned()
+    };
     let interrupted = interrupt::cancellation()?;
     let report: Option<Report> = host::block_on(async {
         tokio::select! {
-            report = conformance::test(file, options) => Ok(Some(report?)),
+            report = conformance::test(&file, options) => Ok(Some(report?)),
             () = interrupted.cancelled() => Ok(None),
         }
     })?;

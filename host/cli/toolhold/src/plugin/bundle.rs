@@ -27,13 +27,11 @@ pub(crate) fn run(command: &BundleCommand, options: &Options) -> Result<Exit, Er
             let key = key::secret_key(&arguments.key, arguments.password_from.as_ref())?;
             let index = create_bundle(arguments, &key, &setting.folders, &inputs)?;
             let mut out = anstream::stdout().lock();
-            writeln!(
-                out,
-                "{} is signed by key {}:",
-                shown::path(&arguments.file),
-                key.public().id()
-            )?;
-            index.files.iter().try_for_each(|file| writeln!(out, "  {}", file.name))?;
+            let path = shown::path(&arguments.file);
+            writeln!(out, "{path} is signed by key {}:", key.public().id())?;
+            for file in &index.files {
+                writeln!(out, "  {}", file.name)?;
+            }
         }
         BundleCommand::Show { file, json } => {
             let contents = BundleContents::open(file, &setting.folders, &setting.loaded)?;
@@ -114,7 +112,10 @@ fn print_plan(out: &mut impl Write, plan: &BundlePlan, setting: &Setting) -> Res
             }
         }
     }
-    let files = plan.filters.iter().chain(&plan.ceiling);
-    files.filter(|file| !file.is_same()).try_for_each(|file| write!(out, "\n{file}"))?;
+    for file in plan.filters.iter().chain(&plan.ceiling) {
+        if !file.is_same() {
+            write!(out, "\n{file}")?;
+        }
+    }
     Ok(())
 }

@@ -20,24 +20,23 @@ use crate::style::STRONG;
 /// Describes a component, given its file or the name of an installed plugin.
 pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<Exit, Error> {
     let setting = Setting::from_options(options)?;
-    // A name has neither a dot nor a slash, so anything with one is a file.
-    let file = plugin.contains(['.', '/']);
-    let candidate =
-        if file { Candidate::file(Path::new(plugin))? } else { setting.candidate(plugin)? };
+    // A name has neither a dot nor a slash, but the path of a file has.
+    let file = if plugin.contains(['.', '/']) { Some(Path::new(plugin)) } else { None };
+    let candidate = match file {
+        Some(file) => Candidate::file(file)?,
+        None => setting.candidate(plugin)?,
+    };
     let info = std::sync::Arc::clone(candidate.info());
     let name = &info.manifest.name;
-    let inspected = setting.inspect(candidate);
-    let signed_by = file.then(|| file_signer(Path::new(plugin), name, &setting.loaded)).flatten();
-    let approved = PluginApprovals::open(&setting.folders)
-        .all()?
-        .remove(name)
-        .is_some_and(|locked| locked.approved.digest == info.digest);
-    let difference = inspected
-        .as_ref()
-        .ok()
-        .map(|inspected| setting.difference(inspected))
-        .transpose()?
-        .flatten();
+    let inspection = setting.inspect(candidate);
+    let signed_by = file.and_then(|file| file_signer(file, name, &setting.loaded));
+    let locked = PluginApprovals::open(&setting.folders).all()?.remove(name);
+    let is_approved = locked.is_some_and(|locked| locked.approved.digest == info.digest);
+    let difference = match &inspection {
+        Ok(inspection) => setting.difference(inspection)?,
+        Err(_) => None,
+    };
+
     if as_json {
         let mut object = json!(*info);
         let grants = info.manifest.capabilities.iter().map(|request| {
@@ -49,12 +48,12 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
             .map(|(name, hosts)| json!({ "name": name, "hosts": hosts }))
             .collect();
         object["signed_by"] = json!(signed_by.as_ref().and_then(SignedBy::key));
-        object["approved"] = json!(approved);
+        object["approved"] = json!(is_approved);
         object["difference"] = json!(difference);
-        match &inspected {
-            Ok(inspected) => {
-                object["left_out"] = json!(inspected.left_out);
-                object["tools"] = inspected.tools.iter().map(|tool| json!(**tool)).collect();
+        match &inspection {
+            Ok(inspection) => {
+                object["left_out"] = json!(inspection.left_out);
+                object["tools"] = inspection.tools.iter().map(|tool| json!(**tool)).collect();
             }
             Err(error) => object["refused"] = json!(error.to_string()),
         }
@@ -66,12 +65,12 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     if let Some(signed_by) = &signed_by {
         writeln!(out, "\n{signed_by}")?;
     }
-    write_grants(&mut out, &info, &setting, file.then_some(plugin))?;
-    match &inspected {
-        Ok(inspected) => {
+    write_grants(&mut out, &info, &setting, file)?;
+    match &inspection {
+        Ok(inspection) => {
             writeln!(out, "\n{STRONG}Tools{STRONG:#}")?;
-            super::list_tools(&mut out, inspected)?;
-            write!(out, "{}", LeftOutTools(inspected))?;
+            super::list_tools(&mut out, inspection)?;
+            write!(out, "{}", LeftOutTools(inspection))?;
         }
         Err(error) => writeln!(
             out,
@@ -79,54 +78,50 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
             neutral_line(&error.to_string())
         )?,
     }
-    if let Some(difference) = &difference {
+    if let Some(difference) = &difference
+        && let Ok(inspection) = &inspection
+    {
         writeln!(out, "\n{STRONG}Changes since the approved version{STRONG:#}")?;
-        let signer = inspected
-            .as_ref()
-            .map(|inspected| setting.signer_change(inspected))
-            .ok()
-            .transpose()?
-            .flatten();
+        let signer = setting.signer_change(inspection)?;
         write!(out, "{}", Differences(difference, signer.as_ref()))?;
     }
     Ok(Exit::Success)
 }
 
-/// Writes the requests that are granted, and the grants that are missing. `file`: the component,
+/// Writes the requests that are granted, and the grants that are missing. `file` is the component,
 /// if it isn't an installed plugin.
 fn write_grants(
     out: &mut impl Write,
     info: &PluginInfo,
     setting: &Setting,
-    file: Option<&str>,
+    file: Option<&Path>,
 ) -> Result<(), Error> {
     let name = &info.manifest.name;
-    let requests = &info.manifest.capabilities;
-    let mut held: Vec<(&str, String)> = requests
+    let mut granted = Vec::new();
+    let mut missing = Vec::new();
+    let mut missing_lines = Vec::new();
+    for request in &info.manifest.capabilities {
+        if let Some(grant) = grant_in_words(&setting.loaded, name, &request.name) {
+            granted.push((request.name.as_str(), grant));
+        } else if let Some(line) = grant_line(&request.name) {
+            missing.push(request.name.as_str());
+            missing_lines.push(line);
+        }
+    }
+    let secret_texts: Vec<String> = secrets(&setting.loaded, name)
         .iter()
-        .filter_map(|request| {
-            Some((request.name.as_str(), grant_in_words(&setting.loaded, name, &request.name)?))
-        })
+        .map(|(name, hosts)| format!("{name} (for {})", hosts.join(", ")))
         .collect();
-    let secrets = secrets(&setting.loaded, name);
-    if !secrets.is_empty() {
-        let each: Vec<String> = secrets
-            .iter()
-            .map(|(name, hosts)| format!("{name} (for {})", hosts.join(", ")))
-            .collect();
-        held.push(("secrets", each.join(", ")));
+    if !secret_texts.is_empty() {
+        granted.push(("secrets", secret_texts.join(", ")));
     }
-    if !held.is_empty() {
+
+    if !granted.is_empty() {
         writeln!(out, "\n{STRONG}Granted{STRONG:#}")?;
-        held.iter().try_for_each(|(name, what)| {
-            writeln!(out, "  {}: {}", neutral_line(name), neutral_line(what))
-        })?;
+        for (name, grant) in &granted {
+            writeln!(out, "  {}: {}", neutral_line(name), neutral_line(grant))?;
+        }
     }
-    let missing = requests
-        .iter()
-        .filter(|request| grant_in_words(&setting.loaded, name, &request.name).is_none())
-        .filter_map(|request| Some((request.name.as_str(), grant_line(&request.name)?)));
-    let (missing, lines): (Vec<&str>, Vec<&str>) = missing.unzip();
     if !missing.is_empty() {
         writeln!(out, "\n{STRONG}Not granted{STRONG:#}")?;
         writeln!(
@@ -138,17 +133,20 @@ fn write_grants(
         if let Some(file) = file {
             writeln!(out, "    path = {:?}", std::path::absolute(file)?)?;
         }
-        lines.iter().try_for_each(|line| writeln!(out, "    {line}"))?;
+        for line in missing_lines {
+            writeln!(out, "    {line}")?;
+        }
     }
     Ok(())
 }
 
-/// The secrets for the plugin's requests, each with its hosts.
+/// Returns the names of the secrets for the plugin's requests, each with its hosts.
 fn secrets<'l>(loaded: &'l Config, plugin: &str) -> Vec<(&'l str, Vec<&'l str>)> {
-    let secrets = loaded.values.plugins.get(plugin).into_iter().flat_map(|plugin| &plugin.secrets);
+    let Some(table) = loaded.values.plugins.get(plugin) else { return Vec::new() };
+    let mut secrets = Vec::new();
+    for (name, secret) in &table.secrets {
+        let hosts = secret.hosts.iter().map(WrittenSecretHost::as_str).collect();
+        secrets.push((name.as_str(), hosts));
+    }
     secrets
-        .map(|(name, secret)| {
-            (name.as_str(), secret.hosts.iter().map(WrittenSecretHost::as_str).collect())
-        })
-        .collect()
 }

@@ -72,41 +72,42 @@ const HEADS: [&str; 9] =
 
 fn table(out: &mut impl Write, plugins: &[PluginState]) -> std::io::Result<()> {
     let rows: Vec<[String; 9]> = plugins.iter().map(cells).collect();
-    let widths: [usize; 9] = std::array::from_fn(|column| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .chain([HEADS[column].len()])
-            .max()
-            .unwrap_or(0)
-    });
+    let mut widths = HEADS.map(str::len);
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
     writeln!(out, "{FAINT}{}{FAINT:#}", line(&HEADS.map(str::to_owned), widths))?;
     for (row, plugin) in rows.iter().zip(plugins) {
         let style = if plugin.digest.is_some() { GOOD } else { BAD };
-        // Coloured after padding, since colours have no width.
-        let text = line(row, widths);
-        writeln!(
-            out,
-            "{}",
-            text.replacen(plugin.word(), &format!("{style}{}{style:#}", plugin.word()), 1)
-        )?;
-        let lists = [("reaches", &plugin.hosts), ("secrets:", &plugin.secrets)];
-        for (what, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
-            let all = list.join(", ");
-            let short = cut(&all, LISTED);
-            let more = if short.len() < all.len() { "…" } else { "" };
-            writeln!(out, "  {FAINT}{what} {}{more}{FAINT:#}", neutral_line(short))?;
-        }
+        // The colour comes after the padding, since it has no width.
+        let state = plugin.word();
+        let coloured = format!("{style}{state}{style:#}");
+        writeln!(out, "{}", line(row, widths).replacen(state, &coloured, 1))?;
+        write_list(out, "reaches", &plugin.hosts)?;
+        write_list(out, "secrets:", &plugin.secrets)?;
         if let Some(waiting) = &plugin.waiting {
-            let version = waiting
-                .version
-                .as_deref()
-                .map(|version| format!("{} ", neutral_line(cut(version, 40))))
-                .unwrap_or_default();
-            let what = if waiting.held { "held back" } else { "not loaded" };
-            writeln!(out, "  {FAINT}{version}{what}: {}{FAINT:#}", neutral_line(&waiting.reason))?;
+            let version = match &waiting.version {
+                Some(version) => format!("{} ", neutral_line(cut(version, 40))),
+                None => String::new(),
+            };
+            let state = if waiting.held { "held back" } else { "not loaded" };
+            let reason = neutral_line(&waiting.reason);
+            writeln!(out, "  {FAINT}{version}{state}: {reason}{FAINT:#}")?;
         }
     }
     Ok(())
+}
+
+fn write_list(out: &mut impl Write, label: &str, items: &[String]) -> std::io::Result<()> {
+    if items.is_empty() {
+        return Ok(());
+    }
+    let list = items.join(", ");
+    let short = cut(&list, LISTED);
+    let more = if short.len() < list.len() { "…" } else { "" };
+    writeln!(out, "  {FAINT}{label} {}{more}{FAINT:#}", neutral_line(short))
 }
 
 fn line(cells: &[String; 9], widths: [usize; 9]) -> String {

@@ -41,12 +41,13 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
     }
 }
 
-/// The tools of a component, one a line.
-fn list_tools(out: &mut impl Write, inspected: &PluginInspection) -> std::io::Result<()> {
-    let mut tools = inspected.tools.iter();
-    tools.try_for_each(|tool| {
-        writeln!(out, "  {STRONG}{}{STRONG:#}  {}", tool.name, crate::shown::summary(tool))
-    })
+/// Writes the tools of a component, each on a line.
+fn list_tools(out: &mut impl Write, inspection: &PluginInspection) -> std::io::Result<()> {
+    for tool in &inspection.tools {
+        let summary = crate::shown::summary(tool);
+        writeln!(out, "  {STRONG}{}{STRONG:#}  {summary}", tool.name)?;
+    }
+    Ok(())
 }
 
 /// The configuration and Toolhold's folders, for the commands.
@@ -64,37 +65,48 @@ impl Setting {
         Ok(Self { folders, loaded, directory })
     }
 
-    /// The installed component of a plugin's name.
+    /// Opens the installed component of a plugin's name.
     fn candidate(&self, name: &str) -> Result<Candidate, HostError> {
         toolhold_core::candidate(&self.loaded, &self.folders, &self.directory, name)
     }
 
-    /// The tools that a component offers, listed without any grant.
+    /// Lists the tools that a component offers without any grant.
     fn inspect(&self, candidate: Candidate) -> Result<PluginInspection, HostError> {
         let command = self.loaded.command_of_plugin(&candidate.info().manifest.name)?;
-        host::block_on(async { Ok(PluginInspection::new(candidate, &self.folders, command).await) })
-            .unwrap_or_else(|error| Err(HostError::Engine(error.end().1.unwrap_or_default())))
+        let inspection = PluginInspection::new(candidate, &self.folders, command);
+        match host::block_on(async { Ok(inspection.await) }) {
+            Ok(result) => result,
+            Err(error) => {
+                let (_, message) = error.end();
+                Err(HostError::Engine(message.unwrap_or_default()))
+            }
+        }
     }
 
-    /// The signers of the version in force and of an update that waits for approval, if they
-    /// differ.
+    /// Returns the signers of the version in force and of an update that waits for approval, if the
+    /// signers differ.
     fn signer_change(&self, new: &PluginInspection) -> Result<Option<SignerChange>, HostError> {
         let locked = PluginApprovals::open(&self.folders).all()?.remove(&new.info.manifest.name);
-        Ok(locked.and_then(|LockedPlugin { approved, offered, .. }| {
-            let offered = offered.filter(|offered| offered.digest == new.info.digest)?;
-            SignerChange::between(approved.source.as_ref(), offered.source.as_ref())
-        }))
+        let Some(LockedPlugin { approved, offered: Some(offered), .. }) = locked else {
+            return Ok(None);
+        };
+        if offered.digest != new.info.digest {
+            return Ok(None);
+        }
+        Ok(SignerChange::between(approved.source.as_ref(), offered.source.as_ref()))
     }
 
-    /// The differences of a component from the approved version. `None` if no version was approved,
-    /// or it is the same.
+    /// Returns the differences of a component from the approved version. Returns `None` if no
+    /// version was approved, or the approved version is the same.
     fn difference(&self, new: &PluginInspection) -> Result<Option<Difference>, HostError> {
         let approvals = PluginApprovals::open(&self.folders);
         let name = &new.info.manifest.name;
-        let locked = approvals.all()?.remove(name).map(|locked| locked.approved);
-        let Some(approved) = locked.filter(|approved| approved.digest != new.info.digest) else {
+        let Some(LockedPlugin { approved, .. }) = approvals.all()?.remove(name) else {
             return Ok(None);
         };
+        if approved.digest == new.info.digest {
+            return Ok(None);
+        }
         let Some(old) = approvals.component(name, &approved)? else { return Ok(None) };
         Ok(Some(Difference::between(&self.inspect(old)?, new)))
     }

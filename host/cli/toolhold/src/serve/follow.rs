@@ -73,8 +73,8 @@ fn send_changes(mut watch: ConfigWatch, sender: &Sender<()>) {
 }
 
 impl Follower {
-    /// Replaces the host with a new one whenever the configuration changes. An invalid configuration
-    /// changes nothing, except that an invalid ceiling stops all calls.
+    /// Replaces the host with a new one whenever the configuration changes. An invalid file changes
+    /// nothing, except that an invalid ceiling stops all calls.
     pub(super) async fn follow(
         mut self,
         mut changes: ConfigChanges,

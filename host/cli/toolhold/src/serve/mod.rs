@@ -102,7 +102,7 @@ async fn run_http(
     Ok(Exit::Success)
 }
 
-/// Loads the configuration. Its files are watched before they are read, so that no change is missed.
+/// Loads the configuration. The files are watched before they are read, so that no change is lost.
 fn watch_and_load(options: &Options, folders: &Folders) -> Result<(ConfigChanges, Config), Error> {
     let changes = ConfigChanges::watch(options, folders)?;
     let loaded = host::load(options, folders)?;

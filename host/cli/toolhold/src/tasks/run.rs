@@ -176,8 +176,8 @@ fn session(folders: &Folders, run: &ClaimedRun) -> Session {
     Session::on_disk_of(folders, name, run.owner.served())
 }
 
-/// Returns the phase of the agent that made the task, because rules for that phase apply to the task
-/// too. Returns `None` if no agent made the task.
+/// Returns the phase of the agent that made the task: rules for that phase apply to the task too.
+/// Returns `None` if no agent made the task.
 fn phase(run: &ClaimedRun) -> Result<Option<Phase>, Error> {
     let Some(name) = run.maker.phase.as_deref() else { return Ok(None) };
     let phases = [Phase::Planner, Phase::Executor, Phase::Verifier, Phase::Autonomous];

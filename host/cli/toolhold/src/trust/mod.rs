@@ -36,8 +36,8 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     let directory = directory
         .canonicalize()
         .map_err(HostError::io(format!("opening {}", directory.display())))?;
-    // Compared with the files only: grants by a variable or an option of this command would be
-    // hidden now and count later.
+    // Only files matter here. A grant by a variable or an option of this command would hide the same
+    // grant of the project's file, which then applies later.
     let inputs = Inputs {
         file: options.config.clone(),
         working_directory: Some(directory.clone()),
@@ -59,24 +59,28 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     let mut exit = Exit::Success;
     if let Some(project) = &loaded.project {
         exit = trust_project(project, arguments, &folders)?;
-        // Only in the directory itself, where the file counts now.
+        // The trusted file applies only to commands in its own directory.
         if exit == Exit::Success && toolhold_core::config::working_directory()? == directory {
             exit = plugin::install_wanted(arguments.yes, options)?;
         }
     }
     if let Some(rules) = &rules {
-        let trusted = trust_rules(rules, arguments, &folders)?;
-        exit = if exit == Exit::Success { trusted } else { exit };
+        let rules_exit = trust_rules(rules, arguments, &folders)?;
+        exit = first_failure(exit, rules_exit);
     }
     for skill in trusted {
         let shown = shown::path(&skill.folder);
         writeln!(anstream::stdout(), "{shown} is already trusted.")?;
     }
     for skill in &skills.untrusted {
-        let trusted = trust_skill(skill, &folders, |question| confirm(arguments, question))?;
-        exit = if exit == Exit::Success { trusted } else { exit };
+        let skill_exit = trust_skill(skill, &folders, |question| confirm(arguments, question))?;
+        exit = first_failure(exit, skill_exit);
     }
     Ok(exit)
+}
+
+fn first_failure(first: Exit, second: Exit) -> Exit {
+    if first == Exit::Success { second } else { first }
 }
 
 fn trust_project(
@@ -104,7 +108,7 @@ fn trust_project(
     Ok(Exit::Success)
 }
 
-/// Shows the rules for filters of a project, and lets them count.
+/// Shows the rules for filters of a project, and trusts them if the person confirms it.
 fn trust_rules(
     rules: &ProjectFilterRules,
     arguments: &TrustArguments,
@@ -160,8 +164,8 @@ fn ask_for_trust<R: BufRead, W: Write>(
     dialogue.yes_or_no(question, false)
 }
 
-/// Everything that the file asks for beyond its grants, complete, so that the person has seen
-/// everything.
+/// Describes everything that the file would widen. Nothing is left out, so that the person has seen
+/// all of it.
 fn describe(project: &Project) -> String {
     let mut text = format!(
         "{} asks for more than your own configuration grants:\n",
@@ -195,7 +199,7 @@ fn list(folders: &Folders) -> Result<Exit, Error> {
 }
 
 fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
-    // A removed file can be forgotten too, by the path in the list.
+    // A removed file has no real path, but its path in the list can be forgotten.
     let directory = directory
         .canonicalize()
         .or_else(|_| std::path::absolute(directory))
@@ -207,7 +211,7 @@ fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
         vec![directory.join("toolhold.toml"), directory.join("filters.toml")]
     };
     paths.extend(trusted_skills(&directory, folders)?);
-    // It may be the file itself, or the folder of a skill.
+    // The path may be that of a file or of a skill's folder.
     paths.push(directory.clone());
     let mut out = anstream::stdout();
     let mut is_forgotten = false;

@@ -15,7 +15,7 @@ pub(crate) struct Ability {
     pub(crate) reason: Option<String>,
 }
 
-/// Every ability that there is. The plugin has those with a reason, as far as they are granted.
+/// Returns every ability. The plugin asks for the abilities with a reason.
 pub(crate) fn abilities(manifest: &Manifest) -> Vec<Ability> {
     Capability::ALL.into_iter().map(|capability| ability(capability, manifest)).collect()
 }

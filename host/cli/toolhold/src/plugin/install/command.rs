@@ -26,10 +26,10 @@ use crate::plugin_description::{Differences, Header, LeftOutTools, SignedBy};
 use crate::style::{FAINT, STRONG};
 use crate::{allow, ask, host, init, progress};
 
-/// MiB that a plugin may keep if a person says so without a number.
+/// MiB that a plugin may store if a person agrees at the terminal.
 const USUAL_STORE: u32 = 16;
 
-/// Digits of a digest that name one component.
+/// The least digits of a digest that identify a component.
 const MIN_DIGITS: usize = 32;
 
 /// Runs the command.
@@ -43,11 +43,12 @@ pub(crate) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, E
         InstallCommand::Install { yes } => shop.install_wanted(*yes, options),
         InstallCommand::Remove { name } => shop.remove(name),
         InstallCommand::Update { name, check, yes, downgrade, json } => {
-            let how = How { check: *check, yes: *yes, downgrade: *downgrade };
-            shop.update(name.as_deref(), how, *json)
+            let mode = UpdateMode { check: *check, yes: *yes, downgrade: *downgrade };
+            shop.update(name.as_deref(), mode, *json)
         }
         InstallCommand::Outdated { json } => {
-            shop.update(None, How { check: true, yes: false, downgrade: false }, *json)
+            let mode = UpdateMode { check: true, yes: false, downgrade: false };
+            shop.update(None, mode, *json)
         }
         InstallCommand::Verify { json } => shop.verify(*json),
         InstallCommand::History { name, json } => shop.history(name, *json),
@@ -55,7 +56,7 @@ pub(crate) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, E
     }
 }
 
-/// Installs what the configuration names and isn't installed, for `toolhold trust`.
+/// Installs the missing plugins that the configuration names, for `toolhold trust`.
 pub(crate) fn install_wanted(yes: bool, options: &Options) -> Result<Exit, Error> {
     let setting = Setting::from_options(options)?;
     let built_in = built_in_names();
@@ -66,7 +67,7 @@ pub(crate) fn install_wanted(yes: bool, options: &Options) -> Result<Exit, Error
     Shop { setting: &setting, installer }.install_wanted(yes, options)
 }
 
-/// The names of the built-in plugins.
+/// Returns the names of the built-in plugins.
 pub(crate) fn built_in_names() -> Vec<&'static str> {
     toolhold_builtins::all().iter().map(|builtin| builtin.name).collect()
 }
@@ -74,22 +75,28 @@ pub(crate) fn built_in_names() -> Vec<&'static str> {
 /// A person's consent to an installation.
 #[derive(Clone, Copy)]
 struct Consent<'a> {
+    /// Whether the current component may be installed without a question.
     yes: bool,
+    /// The digest of the component that may be installed without a question.
     digest: Option<&'a str>,
     /// The name that the plugin has to have.
     name: Option<&'a str>,
 }
 
+/// The installation commands, with the data that all of them need.
 struct Shop<'a> {
     setting: &'a Setting,
     installer: Installer<'a>,
 }
 
-/// How to update.
+/// The options of an update.
 #[derive(Clone, Copy)]
-struct How {
+struct UpdateMode {
+    /// Only shows the updates.
     check: bool,
+    /// Approves updates that can do more.
     yes: bool,
+    /// Allows older versions.
     downgrade: bool,
 }
 
@@ -120,11 +127,12 @@ impl Update {
 
 impl Shop<'_> {
     fn add(&self, arguments: &AddArguments, options: &Options) -> Result<Exit, Error> {
-        let how = Consent { yes: arguments.yes, digest: arguments.digest.as_deref(), name: None };
-        self.install(&arguments.source, how, self.grants(arguments)?, options)
+        let digest = arguments.digest.as_deref();
+        let consent = Consent { yes: arguments.yes, digest, name: None };
+        self.install(&arguments.source, consent, self.grants(arguments)?, options)
     }
 
-    /// Installs what the configuration names and isn't installed.
+    /// Installs the plugins that the configuration names and that aren't installed.
     fn install_wanted(&self, yes: bool, options: &Options) -> Result<Exit, Error> {
         let wanted = self.installer.wanted()?;
         if wanted.is_empty() {
@@ -135,8 +143,8 @@ impl Shop<'_> {
         }
         let mut exit = Exit::Success;
         for (name, source) in &wanted {
-            let how = Consent { yes, digest: None, name: Some(name) };
-            let installed = self.install(source, how, WrittenGrants::default(), options)?;
+            let consent = Consent { yes, digest: None, name: Some(name) };
+            let installed = self.install(source, consent, WrittenGrants::default(), options)?;
             exit = exit.max(installed);
         }
         Ok(exit)
@@ -146,7 +154,7 @@ impl Shop<'_> {
     fn install(
         &self,
         source: &str,
-        how: Consent<'_>,
+        consent: Consent<'_>,
         mut grants: WrittenGrants,
         options: &Options,
     ) -> Result<Exit, Error> {
@@ -159,29 +167,35 @@ impl Shop<'_> {
             ),
             other => other.clone(),
         };
-        // Before anything is fetched.
+        // Grants that can't be written are an error before anything is fetched.
         if grants != WrittenGrants::default() {
             allow::folders_of_own_file(options)?;
         }
+
         let offer = host::block_on(self.offer(&written, &source))?;
         let name = offer.name();
-        if let Some(wanted) = how.name.filter(|wanted| *wanted != name) {
+        if let Some(table) = consent.name
+            && table != name
+        {
             return Err(Error::Usage(format!(
-                "{source} is the plugin `{name}`, but is named in [plugins.{wanted}]; rename the \
+                "{source} is the plugin `{name}`, but is named in [plugins.{table}]; rename the \
                  table"
             )));
         }
         self.installer.check_new(&offer)?;
-        check_digest(how.digest, &offer)?;
+        check_digest(consent.digest, &offer)?;
         let mut out = anstream::stdout().lock();
         show(&mut out, &offer.inspection, &offer.signed_by)?;
         show_granted(&mut out, &offer.inspection, &self.setting.loaded)?;
         out.flush()?;
+
         if offer.inspection.info.manifest.asks_for(Capability::Files).is_some_and(reads_only) {
             // A grant that the plugin doesn't ask for is left out.
-            grants.directories.iter_mut().for_each(|(_, access)| *access = PathAccess::Read);
+            for (_, access) in &mut grants.directories {
+                *access = PathAccess::Read;
+            }
         }
-        if !how.yes && how.digest.is_none() {
+        if !consent.yes && consent.digest.is_none() {
             let message = "there is no terminal to ask at; `--yes` installs the current component, \
                  `--digest SHA256` only the component with that digest";
             let mut dialogue = ask::open_dialogue("the plugin is not installed")
@@ -194,37 +208,52 @@ impl Shop<'_> {
                 return Ok(Exit::Denied);
             }
         }
+
         self.installer.install(&offer, &grants)?;
         writeln!(out, "\nInstalled {name} {}.", neutral_line(offer.version()))?;
+        self.show_grants(&mut out, &offer, &grants)?;
+        tell_hosts(&mut out, &self.setting.folders, name, offer.digest())?;
+        Ok(Exit::Success)
+    }
+
+    /// Shows the written grants, and examples of the missing ones.
+    fn show_grants(
+        &self,
+        out: &mut impl Write,
+        offer: &Offer,
+        grants: &WrittenGrants,
+    ) -> std::io::Result<()> {
+        let name = offer.name();
         let lines = grants.lines();
         if !lines.is_empty() {
             let file = crate::shown::path(&self.setting.folders.config_file());
             writeln!(out, "Granted in {file}:\n  [plugins.{name}]")?;
-            lines.iter().try_for_each(|line| writeln!(out, "  {}", neutral_line(line)))?;
+            for line in &lines {
+                writeln!(out, "  {}", neutral_line(line))?;
+            }
         }
-        let requests = &offer.inspection.info.manifest.capabilities;
-        let info = &offer.inspection.info;
-        let loaded = &self.setting.loaded;
-        let missing: Vec<&str> = requests
-            .iter()
-            .filter(|request| {
-                !is_granted(&grants, &request.name)
-                    && grant_in_words(loaded, &info.manifest.name, &request.name).is_none()
-            })
-            .filter_map(|request| grant_line(&request.name))
-            .collect();
+
+        let mut missing = Vec::new();
+        for request in &offer.inspection.info.manifest.capabilities {
+            let is_configured = grant_in_words(&self.setting.loaded, name, &request.name).is_some();
+            if !is_configured && !is_granted(grants, &request.name) {
+                missing.extend(grant_line(&request.name));
+            }
+        }
         if !missing.is_empty() {
             writeln!(
                 out,
                 "Some requests are not granted. To grant them, for example:\n  [plugins.{name}]"
             )?;
-            missing.iter().try_for_each(|line| writeln!(out, "  {line}"))?;
         }
-        tell_hosts(&mut out, &self.setting.folders, name, offer.digest())?;
-        Ok(Exit::Success)
+        for line in missing {
+            writeln!(out, "  {line}")?;
+        }
+        Ok(())
     }
 
-    /// Fetches and examines the component of a source. `source`: how the lock file names it.
+    /// Fetches and examines the component of a source. `written` is the source on the command line,
+    /// and `source` its name in the lock file.
     async fn offer(&self, written: &Source, source: &Source) -> Result<Offer, Error> {
         let fetched = self.fetch(written).await?;
         let folders = &self.setting.folders;
@@ -236,7 +265,7 @@ impl Shop<'_> {
     async fn fetch(&self, source: &Source) -> Result<Fetched, Error> {
         let folders = &self.setting.folders;
         let loaded = &self.setting.loaded;
-        // The file of a path is known only afterwards.
+        // A path is checked when its file is known.
         if !matches!(source, Source::Path(_)) {
             check_source(loaded, source)?;
         }
@@ -251,22 +280,22 @@ impl Shop<'_> {
             _ => Credentials::default(),
         };
         let options = FetchOptions { credentials, ..FetchOptions::default() };
-        let done = AtomicU64::new(0);
-        let all = AtomicU64::new(0);
+        let bytes_so_far = AtomicU64::new(0);
+        let all_bytes = AtomicU64::new(0);
         let count = |bytes: u64, length: Option<u64>| {
-            done.store(bytes, Ordering::Relaxed);
-            all.store(length.unwrap_or_default(), Ordering::Relaxed);
+            bytes_so_far.store(bytes, Ordering::Relaxed);
+            all_bytes.store(length.unwrap_or_default(), Ordering::Relaxed);
         };
         progress::show(fetch(source, &door, &options, &count), || {
-            let done = done.load(Ordering::Relaxed);
-            let all = all.load(Ordering::Relaxed);
-            format!("fetching the component, {}", transferred(done, all))
+            let bytes = bytes_so_far.load(Ordering::Relaxed);
+            let all = all_bytes.load(Ordering::Relaxed);
+            format!("fetching the component, {}", describe_transfer(bytes, all))
         })
         .await
         .map_err(fetch_failed)
     }
 
-    /// The grants of the command line.
+    /// Returns the grants of the command line.
     fn grants(&self, arguments: &AddArguments) -> Result<WrittenGrants, Error> {
         let read = arguments.allow_read.iter().map(|path| (path, PathAccess::Read));
         let write = arguments.allow_path.iter().map(|path| (path, PathAccess::ReadWrite));
@@ -286,7 +315,7 @@ impl Shop<'_> {
         })
     }
 
-    /// The real path of a directory to grant.
+    /// Returns the real path of a directory to grant.
     fn directory(&self, written: &str) -> Result<String, FolderError> {
         let here = &self.setting.directory;
         let path = if written == "." { here.display().to_string() } else { written.to_owned() };
@@ -304,25 +333,7 @@ impl Shop<'_> {
         if let Some(request) = manifest.asks_for(Capability::Files)
             && grants.directories.is_empty()
         {
-            let (access, may) = if reads_only(request) {
-                (PathAccess::Read, "read")
-            } else {
-                (PathAccess::ReadWrite, "read and change")
-            };
-            let question = format!(
-                "Directories that the plugin may {may}, separated by commas [Enter: none]:"
-            );
-            grants.directories = loop {
-                let answer = dialogue.ask(&question)?;
-                let found: Result<Vec<_>, FolderError> =
-                    items(&answer).map(|item| Ok((self.directory(item)?, access))).collect();
-                match found {
-                    Ok(directories) => break directories,
-                    Err(error) => {
-                        dialogue.print(&format!("  {}", neutral_line(&error.to_string())))?;
-                    }
-                }
-            };
+            grants.directories = self.ask_for_directories(dialogue, request)?;
         }
         if manifest.asks_for(Capability::Http).is_some() && grants.hosts.is_empty() {
             let answer = dialogue
@@ -331,12 +342,16 @@ impl Shop<'_> {
         }
         if manifest.asks_for(Capability::Store).is_some() && grants.store_mib.is_none() {
             let question = format!("May the plugin store up to {USUAL_STORE} MiB of data?");
-            grants.store_mib = dialogue.yes_or_no(&question, false)?.then_some(USUAL_STORE);
+            if dialogue.yes_or_no(&question, false)? {
+                grants.store_mib = Some(USUAL_STORE);
+            }
         }
         if manifest.asks_for(Capability::Index).is_some() && grants.index_mib.is_none() {
             let question =
                 format!("May the plugin store up to {USUAL_STORE} MiB of documents for search?");
-            grants.index_mib = dialogue.yes_or_no(&question, false)?.then_some(USUAL_STORE);
+            if dialogue.yes_or_no(&question, false)? {
+                grants.index_mib = Some(USUAL_STORE);
+            }
         }
         if manifest.asks_for(Capability::Session).is_some() && !grants.session {
             grants.session = dialogue.yes_or_no(
@@ -347,21 +362,47 @@ impl Shop<'_> {
         Ok(())
     }
 
-    /// The installed plugin of a name from the command line.
-    fn one(&self, name: &str) -> Result<LockedPlugin, Error> {
-        let installed = self.installer.all()?;
-        installed.get(name).cloned().ok_or_else(|| {
-            let names: Vec<&str> = installed.keys().map(String::as_str).collect();
-            Error::Usage(if names.is_empty() {
-                "no plugin is installed".to_owned()
-            } else {
-                format!("no plugin `{name}` is installed; installed: {}", names.join(", "))
-            })
-        })
+    /// Asks until the answer is a list of directories that can be granted.
+    fn ask_for_directories(
+        &self,
+        dialogue: &mut ask::Dialogue<impl std::io::BufRead, impl Write>,
+        request: &CapabilityRequest,
+    ) -> Result<Vec<(String, PathAccess)>, Error> {
+        let (access, verbs) = if reads_only(request) {
+            (PathAccess::Read, "read")
+        } else {
+            (PathAccess::ReadWrite, "read and change")
+        };
+        let question = format!(
+            "Directories that the plugin may {verbs}, separated by commas [Enter: none]:"
+        );
+        loop {
+            let answer = dialogue.ask(&question)?;
+            let directories: Result<Vec<_>, FolderError> =
+                items(&answer).map(|item| Ok((self.directory(item)?, access))).collect();
+            match directories {
+                Ok(directories) => return Ok(directories),
+                Err(error) => dialogue.print(&format!("  {}", neutral_line(&error.to_string())))?,
+            }
+        }
+    }
+
+    /// Finds the installed plugin of a name from the command line.
+    fn find(&self, name: &str) -> Result<LockedPlugin, Error> {
+        let mut installed = self.installer.all()?;
+        if let Some(locked) = installed.remove(name) {
+            return Ok(locked);
+        }
+        if installed.is_empty() {
+            return Err(Error::Usage("no plugin is installed".to_owned()));
+        }
+        let names: Vec<&str> = installed.keys().map(String::as_str).collect();
+        let names = names.join(", ");
+        Err(Error::Usage(format!("no plugin `{name}` is installed; installed: {names}")))
     }
 
     fn remove(&self, name: &str) -> Result<Exit, Error> {
-        self.one(name)?;
+        self.find(name)?;
         self.installer.remove(name)?;
         let mut out = anstream::stdout().lock();
         writeln!(out, "Removed {name}.")?;
@@ -375,81 +416,90 @@ impl Shop<'_> {
         Ok(Exit::Success)
     }
 
-    fn update(&self, name: Option<&str>, how: How, as_json: bool) -> Result<Exit, Error> {
+    fn update(&self, name: Option<&str>, mode: UpdateMode, as_json: bool) -> Result<Exit, Error> {
         let installed = match name {
-            Some(name) => [(name.to_owned(), self.one(name)?)].into(),
+            Some(name) => [(name.to_owned(), self.find(name)?)].into(),
             None => self.installer.all()?,
         };
         let mut updates = Vec::new();
         for (name, locked) in installed {
-            let update = self.update_one(&name, &locked, how, as_json).unwrap_or_else(|error| {
-                Update { error: error.end().1, ..Update::new(&name, &locked, "failed") }
-            });
+            let update = match self.update_plugin(&name, &locked, mode, as_json) {
+                Ok(update) => update,
+                Err(error) => {
+                    let (_, message) = error.end();
+                    Update { error: message, ..Update::new(&name, &locked, "failed") }
+                }
+            };
             if !as_json {
                 print_update(&update)?;
             }
             updates.push(update);
         }
+
         if as_json {
-            let all: Vec<Value> = updates.iter().map(update_json).collect();
-            writeln!(std::io::stdout().lock(), "{:#}", json!(all))?;
+            let objects: Vec<Value> = updates.iter().map(update_as_json).collect();
+            writeln!(std::io::stdout().lock(), "{:#}", json!(objects))?;
         } else if updates.is_empty() {
             writeln!(anstream::stdout(), "No plugin is installed.")?;
         }
-        Ok(if updates.iter().any(|update| update.state == "failed") {
-            Exit::Host
-        } else if updates.iter().any(|update| update.state == "held") {
-            Exit::Denied
-        } else {
-            Exit::Success
-        })
+        if updates.iter().any(|update| update.state == "failed") {
+            return Ok(Exit::Host);
+        }
+        let is_held = updates.iter().any(|update| update.state == "held");
+        Ok(if is_held { Exit::Denied } else { Exit::Success })
     }
 
-    fn update_one(
+    fn update_plugin(
         &self,
         name: &str,
         locked: &LockedPlugin,
-        how: How,
+        mode: UpdateMode,
         as_json: bool,
     ) -> Result<Update, Error> {
-        let now = &locked.approved;
-        if now.source.as_ref().is_some_and(|source| source.bundle.is_some()) {
+        let current = &locked.approved;
+        let current_source = current.source.as_ref();
+        if current_source.is_some_and(|source| source.bundle.is_some()) {
             return Ok(Update::new(name, locked, "bundle"));
         }
-        let given = now.source.as_ref().map(|source| source.given.clone()).unwrap_or_default();
-        let source = Source::parse(&given).map_err(Error::usage)?;
+        let given = current_source.map(|source| source.given.as_str()).unwrap_or_default();
+        let source = Source::parse(given).map_err(Error::usage)?;
         if source.is_pinned() {
             return Ok(Update::new(name, locked, "same"));
         }
-        let (offer, check) = host::block_on(async {
+
+        let (offer, comparison) = host::block_on(async {
             let offer = self.offer(&source, &source).await?;
-            let check = self.installer.compare(now, name, &offer, how.downgrade).await?;
-            Ok((offer, check))
+            let comparison =
+                self.installer.compare(current, name, &offer, mode.downgrade).await?;
+            Ok((offer, comparison))
         })?;
-        let Comparison::Other { difference, signer, is_more } = check else {
+        let Comparison::Other { difference, signer, is_more } = comparison else {
             return Ok(Update::new(name, locked, "same"));
         };
-        let to = Some(offer.version().to_owned());
-        if how.check {
-            let state = if is_more { "more" } else { "available" };
-            let difference = Some(difference);
-            return Ok(Update { to, difference, signer, ..Update::new(name, locked, state) });
-        }
-        let is_approved = !is_more
-            || how.yes
-            || !as_json && self.approves_more(name, &difference, signer.as_ref())?;
-        let state = match self.installer.update(now, &offer, is_approved)? {
-            Installed::InForce => "updated",
-            Installed::Held => "held",
+        let state = if mode.check {
+            if is_more { "more" } else { "available" }
+        } else {
+            let mut is_approved = !is_more || mode.yes;
+            // A program that reads JSON can't answer a question.
+            if !is_approved && !as_json {
+                is_approved = self.approves_more(name, &difference, signer.as_ref())?;
+            }
+            match self.installer.update(current, &offer, is_approved)? {
+                Installed::InForce => "updated",
+                Installed::Held => "held",
+            }
         };
         if state == "updated" && !as_json {
             tell_hosts(&mut anstream::stdout(), &self.setting.folders, name, offer.digest())?;
         }
-        let difference = Some(difference);
-        Ok(Update { to, difference, signer, ..Update::new(name, locked, state) })
+        let mut update = Update::new(name, locked, state);
+        update.to = Some(offer.version().to_owned());
+        update.difference = Some(difference);
+        update.signer = signer;
+        Ok(update)
     }
 
-    /// Asks whether an update that can do more is approved. False without a terminal.
+    /// Asks whether an update that can do more is approved. Returns `false` without a terminal.
     fn approves_more(
         &self,
         name: &str,
@@ -467,41 +517,39 @@ impl Shop<'_> {
     }
 
     fn verify(&self, as_json: bool) -> Result<Exit, Error> {
-        let found = self.installer.verify()?;
-        let is_right = found.values().all(Vec::is_empty);
+        let problems_by_name = self.installer.verify()?;
+        let count = problems_by_name.len();
+        let broken = problems_by_name.values().filter(|problems| !problems.is_empty()).count();
+        let is_ok = broken == 0;
         if as_json {
-            let plugins: Vec<Value> = found
-                .iter()
-                .map(|(name, wrong)| json!({ "name": name, "ok": wrong.is_empty(), "problems": wrong }))
-                .collect();
-            writeln!(
-                std::io::stdout().lock(),
-                "{:#}",
-                json!({ "ok": is_right, "plugins": plugins })
-            )?;
+            let mut plugins = Vec::new();
+            for (name, problems) in &problems_by_name {
+                let is_ok = problems.is_empty();
+                plugins.push(json!({ "name": name, "ok": is_ok, "problems": problems }));
+            }
+            let object = json!({ "ok": is_ok, "plugins": plugins });
+            writeln!(std::io::stdout().lock(), "{object:#}")?;
         } else {
             let mut out = anstream::stdout().lock();
-            for (name, wrong) in &found {
-                if wrong.is_empty() {
+            for (name, problems) in &problems_by_name {
+                if problems.is_empty() {
                     writeln!(out, "{name}: matches toolhold.lock")?;
-                } else {
-                    wrong.iter().try_for_each(|wrong| {
-                        writeln!(out, "{STRONG}{name}{STRONG:#}: {}", neutral_line(wrong))
-                    })?;
+                }
+                for problem in problems {
+                    writeln!(out, "{STRONG}{name}{STRONG:#}: {}", neutral_line(problem))?;
                 }
             }
-            let count = found.len();
-            let broken = found.values().filter(|wrong| !wrong.is_empty()).count();
-            match broken {
-                0 => writeln!(out, "{count} verified.")?,
-                broken => writeln!(out, "{broken} of {count} differ from toolhold.lock.")?,
+            if is_ok {
+                writeln!(out, "{count} verified.")?;
+            } else {
+                writeln!(out, "{broken} of {count} differ from toolhold.lock.")?;
             }
         }
-        Ok(if is_right { Exit::Success } else { Exit::ToolFailure })
+        Ok(if is_ok { Exit::Success } else { Exit::ToolFailure })
     }
 
     fn history(&self, name: &str, as_json: bool) -> Result<Exit, Error> {
-        let locked = self.one(name)?;
+        let locked = self.find(name)?;
         let LockedPlugin { approved, previous, offered } = &locked;
         if as_json {
             writeln!(std::io::stdout().lock(), "{:#}", json!(locked))?;
@@ -509,15 +557,17 @@ impl Shop<'_> {
         }
         let mut out = anstream::stdout().lock();
         if let Some(offered) = offered {
-            line(&mut out, offered, &format!("held: `toolhold plugin approve {name}`"))?;
+            write_version(&mut out, offered, &format!("held: `toolhold plugin approve {name}`"))?;
         }
-        line(&mut out, approved, "current")?;
-        previous.iter().try_for_each(|earlier| line(&mut out, earlier, "earlier"))?;
+        write_version(&mut out, approved, "current")?;
+        for version in previous {
+            write_version(&mut out, version, "earlier")?;
+        }
         Ok(Exit::Success)
     }
 
     fn roll_back(&self, name: &str) -> Result<Exit, Error> {
-        self.one(name)?;
+        self.find(name)?;
         let (now, before) = self.installer.roll_back(name)?;
         let mut out = anstream::stdout().lock();
         writeln!(
@@ -569,7 +619,7 @@ fn is_granted(grants: &WrittenGrants, capability: &str) -> bool {
     }
 }
 
-/// Whether a plugin that asks for files only reads them.
+/// Checks whether a plugin that asks for files only reads them.
 fn reads_only(request: &CapabilityRequest) -> bool {
     request.access.as_deref() == Some("read")
 }
@@ -582,21 +632,22 @@ pub(crate) fn show(
 ) -> Result<(), Error> {
     write!(out, "{}", Header(&inspection.info))?;
     writeln!(out, "{signed_by}")?;
-    let (asked, unasked): (Vec<_>, Vec<_>) =
-        abilities(&inspection.info.manifest).into_iter().partition(|one| one.reason.is_some());
-    if asked.is_empty() {
+    let abilities = abilities(&inspection.info.manifest).into_iter();
+    let (requested, others): (Vec<_>, Vec<_>) =
+        abilities.partition(|ability| ability.reason.is_some());
+    if requested.is_empty() {
         writeln!(out, "\n{STRONG}The plugin asks for nothing{STRONG:#}")?;
     } else {
         writeln!(out, "\n{STRONG}The plugin asks to{STRONG:#}")?;
     }
-    for ability in &asked {
+    for ability in &requested {
         let reason = neutral_line(ability.reason.as_deref().unwrap_or_default());
         writeln!(out, "  {}\n    {FAINT}reason: {reason}{FAINT:#}", ability.words)?;
     }
-    let unasked: Vec<&str> = unasked.iter().map(|ability| ability.noun).collect();
-    if !unasked.is_empty() {
+    let other_nouns: Vec<&str> = others.iter().map(|ability| ability.noun).collect();
+    if !other_nouns.is_empty() {
         writeln!(out, "\n{STRONG}The plugin does not ask for{STRONG:#}")?;
-        writeln!(out, "  {}", unasked.join(", "))?;
+        writeln!(out, "  {}", other_nouns.join(", "))?;
     }
     writeln!(out, "\n{STRONG}Tools{STRONG:#}")?;
     crate::plugin::list_tools(out, inspection)?;
@@ -604,25 +655,25 @@ pub(crate) fn show(
     Ok(())
 }
 
-/// Shows what the configuration grants to the name already, perhaps for another plugin.
+/// Shows the grants that the configuration has for the name already, perhaps for another plugin.
 pub(crate) fn show_granted(
     out: &mut impl Write,
     inspection: &PluginInspection,
     loaded: &Config,
 ) -> Result<(), Error> {
-    let info = &inspection.info;
-    let requests = info.manifest.capabilities.iter();
-    let granted: Vec<(&str, String)> = requests
-        .filter_map(|request| {
-            Some((&*request.name, grant_in_words(loaded, &info.manifest.name, &request.name)?))
-        })
-        .collect();
-    if !granted.is_empty() {
-        let table = neutral_line(&info.manifest.name);
+    let manifest = &inspection.info.manifest;
+    let mut lines = Vec::new();
+    for request in &manifest.capabilities {
+        if let Some(grant) = grant_in_words(loaded, &manifest.name, &request.name) {
+            lines.push(format!("  {}: {}", neutral_line(&request.name), neutral_line(&grant)));
+        }
+    }
+    if !lines.is_empty() {
+        let table = neutral_line(&manifest.name);
         writeln!(out, "\n{STRONG}Granted already, by [plugins.{table}]{STRONG:#}")?;
-        granted.iter().try_for_each(|(name, what)| {
-            writeln!(out, "  {}: {}", neutral_line(name), neutral_line(what))
-        })?;
+    }
+    for line in lines {
+        writeln!(out, "{line}")?;
     }
     Ok(())
 }
@@ -657,42 +708,45 @@ fn print_update(update: &Update) -> Result<(), Error> {
             writeln!(out, "{STRONG}{name}{STRONG:#} {from} -> {to}{more}")?;
         }
     }
-    if let (Some(difference), "more" | "available" | "held") = (difference, *state) {
+    let is_pending = matches!(*state, "more" | "available" | "held");
+    if is_pending && let Some(difference) = difference {
         write!(out, "{}", Differences(difference, signer.as_ref()))?;
     }
     Ok(())
 }
 
-fn update_json(update: &Update) -> Value {
+fn update_as_json(update: &Update) -> Value {
     let Update { name, from, to, state, difference, signer, error } = update;
     let signer = signer.as_ref().map(|SignerChange { old, new }| json!({ "old": old, "new": new }));
     json!({ "name": name, "from": from, "to": to, "state": state, "difference": difference, "signer": signer, "error": error })
 }
 
-fn line(out: &mut impl Write, version: &ApprovedPlugin, state: &str) -> std::io::Result<()> {
-    let source = version.source.as_ref().map(|source| neutral_line(&source.resolved));
-    writeln!(
-        out,
-        "{}  {}  {STRONG}{state}{STRONG:#}\n  {FAINT}{}{FAINT:#}",
-        neutral_line(&version.version),
-        &version.digest[..version.digest.len().min(12)],
-        source.unwrap_or_default()
-    )
+fn write_version(
+    out: &mut impl Write,
+    plugin: &ApprovedPlugin,
+    state: &str,
+) -> std::io::Result<()> {
+    let version = neutral_line(&plugin.version);
+    let digest = &plugin.digest[..plugin.digest.len().min(12)];
+    let source = plugin.source.as_ref().map(|source| neutral_line(&source.resolved));
+    writeln!(out, "{version}  {digest}  {STRONG}{state}{STRONG:#}")?;
+    writeln!(out, "  {FAINT}{}{FAINT:#}", source.unwrap_or_default())
 }
 
-/// The transferred bytes, for people.
-fn transferred(done: u64, all: u64) -> String {
-    match all {
-        0 => format!("{} MiB", mebibytes(done)),
-        all => {
-            let part = usize::try_from(done.min(all).saturating_mul(20) / all).unwrap_or(20);
-            let bar = format!("{}{}", "=".repeat(part), " ".repeat(20 - part));
-            format!("[{bar}] {} of {} MiB", mebibytes(done), mebibytes(all))
-        }
+/// Describes the transferred bytes, with a bar if the number of all bytes is known.
+fn describe_transfer(bytes: u64, all: u64) -> String {
+    const BAR: usize = 20;
+    if all == 0 {
+        return format!("{} MiB", format_mebibytes(bytes));
     }
+    let twentieths = bytes.min(all).saturating_mul(20) / all;
+    let filled = usize::try_from(twentieths).unwrap_or(BAR);
+    let bar = format!("{}{}", "=".repeat(filled), " ".repeat(BAR - filled));
+    format!("[{bar}] {} of {} MiB", format_mebibytes(bytes), format_mebibytes(all))
 }
 
-fn mebibytes(bytes: u64) -> String {
+/// Formats a number of bytes in MiB with one decimal.
+fn format_mebibytes(bytes: u64) -> String {
     let tenths = bytes.saturating_mul(10) >> 20;
     format!("{}.{}", tenths / 10, tenths % 10)
 }

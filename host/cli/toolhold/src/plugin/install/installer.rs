@@ -50,12 +50,12 @@ pub(crate) enum Comparison {
 }
 
 impl<'a> Installer<'a> {
-    /// `built_in`: the names of the built-in plugins.
+    /// Makes an installer. `built_in` contains the names of the built-in plugins.
     pub(crate) fn new(folders: &'a Folders, loaded: &'a Config, built_in: &'a [&'a str]) -> Self {
         Self { folders, loaded, built_in, approvals: PluginApprovals::open(folders) }
     }
 
-    /// The installed plugins, by name.
+    /// Returns the installed plugins, by name.
     ///
     /// # Errors
     ///
@@ -66,38 +66,42 @@ impl<'a> Installer<'a> {
         Ok(all)
     }
 
-    /// The plugins that the configuration names by a source and that aren't installed: names and
-    /// sources.
+    /// Returns the missing plugins that the configuration names by a source: names and sources.
     ///
     /// # Errors
     ///
     /// The lock file can't be read.
     pub(crate) fn wanted(&self) -> Result<Vec<(String, String)>, HostError> {
         let installed = self.all()?;
-        let wanted =
-            self.loaded.values.plugins.iter().filter(|(name, plugin)| {
-                !plugin.source.is_empty() && !installed.contains_key(*name)
-            });
-        Ok(wanted.map(|(name, plugin)| (name.clone(), self.anchor(name, &plugin.source))).collect())
+        let mut wanted = Vec::new();
+        for (name, plugin) in &self.loaded.values.plugins {
+            if !plugin.source.is_empty() && !installed.contains_key(name) {
+                wanted.push((name.clone(), self.resolve_source(name, &plugin.source)));
+            }
+        }
+        Ok(wanted)
     }
 
-    /// The source in a plugin's table. As with `path`, a relative path starts at the folder of the
-    /// file that contains it.
-    fn anchor(&self, name: &str, source: &str) -> String {
+    /// Resolves the source in a plugin's table. As with `path`, a relative path starts at the
+    /// folder of the file that contains the table.
+    fn resolve_source(&self, name: &str, source: &str) -> String {
         let Ok(Source::Path(path)) = Source::parse(source) else { return source.to_owned() };
-        let path = match (&self.folders.home, source.strip_prefix('~')) {
-            (Some(home), Some(rest)) => home.join(rest.trim_start_matches('/')),
-            _ => match self.loaded.source(&format!("plugins.{name}.source")) {
-                config::Source::File { path: file, .. } => {
-                    file.parent().map_or(path.clone(), |folder| folder.join(path))
-                }
-                _ => path,
-            },
-        };
+        if let Some(home) = &self.folders.home
+            && let Some(below_home) = source.strip_prefix('~')
+        {
+            return home.join(below_home.trim_start_matches('/')).display().to_string();
+        }
+        if let config::Source::File { path: file, .. } =
+            self.loaded.source(&format!("plugins.{name}.source"))
+            && let Some(folder) = file.parent()
+        {
+            return folder.join(path).display().to_string();
+        }
         path.display().to_string()
     }
 
-    /// Whether an offer can be installed under its name. Call it before anybody is asked.
+    /// Checks whether an offer can be installed under its name. The caller does this before it asks
+    /// a person.
     ///
     /// # Errors
     ///
@@ -121,7 +125,8 @@ impl<'a> Installer<'a> {
 
     /// Refuses an offer that the user's own table of a name doesn't allow.
     pub(crate) fn check_table(&self, name: &str, digest: &str) -> Result<(), HostError> {
-        if self.loaded.values.plugins.get(name).is_some_and(|plugin| !plugin.path.is_empty()) {
+        let Some(table) = self.loaded.values.plugins.get(name) else { return Ok(()) };
+        if !table.path.is_empty() {
             return Err(failed(
                 name,
                 &format!(
@@ -130,13 +135,13 @@ impl<'a> Installer<'a> {
                 ),
             ));
         }
-        let wanted = self.loaded.values.plugins.get(name).map(|plugin| plugin.digest.as_str());
-        if let Some(wanted) = wanted.filter(|one| !one.is_empty() && *one != digest) {
+        let expected = table.digest.as_str();
+        if !expected.is_empty() && expected != digest {
             return Err(failed(
                 name,
                 &format!(
                     "the component's digest is {digest}, but `digest` in [plugins.{name}] of your \
-                     configuration is {wanted}"
+                     configuration is {expected}"
                 ),
             ));
         }
@@ -152,7 +157,7 @@ impl<'a> Installer<'a> {
             .map_err(|error| failed(name, &error.to_string()))
     }
 
-    /// Installs an offer that a person approved, with what they granted. The lock file is written
+    /// Installs an offer that a person approved, with the person's grants. The lock file is written
     /// last: until then, nothing of the plugin is in force.
     ///
     /// # Errors
@@ -188,22 +193,8 @@ impl<'a> Installer<'a> {
         if offer.digest() == locked.digest {
             return Ok(Comparison::Same);
         }
-        let new = offer.version();
-        let now = &*locked.version;
-        let is_newer =
-            new == now || compare_versions(new, now).is_some_and(|order| order != Ordering::Less);
-        if !downgrade && !is_newer {
-            let why = match compare_versions(new, now) {
-                Some(_) => format!("is older than {now}"),
-                None => format!("can't be compared with {now}"),
-            };
-            return Err(failed(
-                name,
-                &format!(
-                    "the source has version {new}, which {why}; to install it nevertheless, add \
-                     `--downgrade`"
-                ),
-            ));
+        if !downgrade {
+            check_not_older(name, offer.version(), &locked.version)?;
         }
         let candidate = self.approvals.component(name, locked)?.ok_or_else(|| {
             failed(name, "the stored component is damaged; remove the plugin and add it again")
@@ -239,7 +230,7 @@ impl<'a> Installer<'a> {
     }
 
     /// Removes a plugin, if it is in the lock file. Its table in the configuration stays, and
-    /// counts for the next plugin of this name.
+    /// applies to the next plugin of this name.
     ///
     /// # Errors
     ///
@@ -267,19 +258,22 @@ impl<'a> Installer<'a> {
     ///
     /// The lock file can't be read.
     pub(crate) fn verify(&self) -> Result<BTreeMap<String, Vec<String>>, HostError> {
-        let mut all = self.all()?;
+        let mut installed = self.all()?;
         loop {
-            let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-            for (name, locked) in &all {
+            let mut faults_by_name: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            for (name, locked) in &installed {
                 let faults = locked.versions().filter_map(|version| self.fault(name, version));
-                found.insert(name.clone(), faults.collect());
+                faults_by_name.insert(name.clone(), faults.collect());
             }
-            // Another process may have removed what it no longer names.
-            let now = if found.values().all(Vec::is_empty) { all.clone() } else { self.all()? };
-            if now == all {
-                return Ok(found);
+            if faults_by_name.values().all(Vec::is_empty) {
+                return Ok(faults_by_name);
             }
-            all = now;
+            // A copy may be missing because another process has removed its plugin meanwhile.
+            let installed_now = self.all()?;
+            if installed_now == installed {
+                return Ok(faults_by_name);
+            }
+            installed = installed_now;
         }
     }
 
@@ -294,6 +288,25 @@ impl<'a> Installer<'a> {
         };
         Some(format!("version {}: {why}", version.version))
     }
+}
+
+/// Refuses a version that is older than the current one, or that can't be compared with it.
+fn check_not_older(plugin: &str, new: &str, current: &str) -> Result<(), HostError> {
+    if new == current {
+        return Ok(());
+    }
+    let relation = match compare_versions(new, current) {
+        Some(Ordering::Less) => format!("is older than {current}"),
+        Some(Ordering::Equal | Ordering::Greater) => return Ok(()),
+        None => format!("can't be compared with {current}"),
+    };
+    Err(failed(
+        plugin,
+        &format!(
+            "the source has version {new}, which {relation}; to install it nevertheless, add \
+             `--downgrade`"
+        ),
+    ))
 }
 
 fn failed(plugin: &str, reason: &str) -> HostError {

@@ -1,6 +1,7 @@
 //! Examines a fetched component before it is installed, and tells whether an update can do more
 //! than the version before.
 
+use std::fs::File;
 use std::io::{Seek, Write};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,7 +29,7 @@ pub(crate) struct Offer {
 
 impl Offer {
     /// Examines a fetched component. The component is compiled and asked for its tools, with
-    /// nothing granted. `given`: the source as the user wrote it.
+    /// nothing granted. `given` is the source as the user wrote it.
     ///
     /// # Errors
     ///
@@ -43,13 +44,13 @@ impl Offer {
     ) -> Result<Self, HostError> {
         check_source(loaded, &fetched.resolved)?;
         let resolved = fetched.resolved.to_string();
-        // Examining uses up one, and the other is installed: both are of the same bytes.
-        let candidate = candidate(&fetched.bytes, &resolved)?;
+        let candidate = open_in_memory(&fetched.bytes, &resolved)?;
         let name = &candidate.info().manifest.name;
         let signed_by = check_signatures(fetched, name, &candidate.info().digest, loaded)?;
         let command = loaded.command_of_plugin(name)?;
-        let examined = self::candidate(&fetched.bytes, &resolved)?;
-        let inspection = PluginInspection::new(examined, folders, command).await?;
+        // An inspection uses up its candidate, and the other one is installed.
+        let inspected = open_in_memory(&fetched.bytes, &resolved)?;
+        let inspection = PluginInspection::new(inspected, folders, command).await?;
         let installed_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let source = PluginSource {
             given: given.to_string(),
@@ -78,25 +79,23 @@ impl Offer {
     }
 }
 
-/// The component in memory, as if it were a file.
-fn candidate(bytes: &[u8], shown: &str) -> Result<Candidate, HostError> {
-    let failed = HostError::io(format!("reading {shown}"));
-    let file = memfd_create("component", MemfdFlags::CLOEXEC)
-        .map_err(std::io::Error::from)
-        .map(std::fs::File::from)
-        .and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.rewind()?;
-            Ok(file)
-        })
-        .map_err(failed)?;
+/// Opens a component that isn't in a file. `shown` stands for its path.
+fn open_in_memory(bytes: &[u8], shown: &str) -> Result<Candidate, HostError> {
+    let file = memory_file(bytes).map_err(HostError::io(format!("reading {shown}")))?;
     Candidate::opened(file, Path::new(shown))
 }
 
-/// Whether an update can do more than the version before, or says something else to models. Then it
-/// needs a new approval.
+fn memory_file(bytes: &[u8]) -> std::io::Result<File> {
+    let mut file = File::from(memfd_create("component", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// Checks whether an update can do more than the version before, or gives models other
+/// descriptions. Such an update needs a new approval.
 pub(crate) fn is_more(difference: &Difference) -> bool {
-    // An import that not every plugin has needs a capability, too.
+    // Imports don't matter here, because an import that not every plugin has needs a capability.
     let Difference { capabilities_added, tools_added, tools_changed, .. } = difference;
-    !(capabilities_added.is_empty() && tools_added.is_empty() && tools_changed.is_empty())
+    !capabilities_added.is_empty() || !tools_added.is_empty() || !tools_changed.is_empty()
 }

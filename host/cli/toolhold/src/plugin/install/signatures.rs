@@ -9,7 +9,7 @@ use toolhold_registry::{Fetched, Source};
 use toolhold_signing::{SignedPlugin, TrustedKey, read_signatures_beside, today, verify_plugin};
 use toolhold_terminal::plugin_description::SignedBy;
 
-/// Whether plugins may come from a source. Call it before anything is fetched.
+/// Checks whether plugins may come from a source. The caller does this before it fetches anything.
 ///
 /// # Errors
 ///
@@ -39,8 +39,8 @@ pub(crate) fn check_signatures(
         .map_err(|error| HostError::Load { plugin: name.to_owned(), reason: error.to_string() })
 }
 
-/// Returns the signer of the component in a file, by the signature next to it. `None`: there is no
-/// signature. Blocks.
+/// Returns the signer of the component in a file, by the signature next to the file. Returns `None`
+/// if there is no signature. Blocks.
 pub(crate) fn file_signer(file: &Path, name: &str, loaded: &Config) -> Option<SignedBy> {
     let signatures = match read_signatures_beside(file) {
         Ok(signatures) if signatures.is_empty() => return None,
@@ -58,7 +58,7 @@ pub(crate) fn file_signer(file: &Path, name: &str, loaded: &Config) -> Option<Si
     Some(verified.map(|signer| signer.name).into())
 }
 
-/// The keys of the configuration.
+/// Returns the trusted keys of the configuration.
 pub(crate) fn keys(loaded: &Config) -> Vec<TrustedKey> {
     loaded.values.installing.keys.iter().map(toolhold_core::config::InstallKey::trusted).collect()
 }

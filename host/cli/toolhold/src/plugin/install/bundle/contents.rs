@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Read;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use thiserror::Error;
 use toolhold_core::config::{Config, Folders, Source as ConfigSource};
 use toolhold_core::text::{cut, neutral_line};
-use toolhold_core::{ApprovedPlugin, HostError, PluginSource};
+use toolhold_core::{ApprovedPlugin, HostError};
 use toolhold_registry::bundle::{Bundle, BundleError, open};
 use toolhold_registry::{FetchError, Fetched, Source};
 use toolhold_signing::{SignatureRefusal, today};
@@ -55,8 +56,8 @@ pub(crate) struct BundledPlugin {
 }
 
 impl BundleContents {
-    /// Verifies a bundle by the keys of the configuration. Its files lie in the data folder until
-    /// this is dropped. Blocks.
+    /// Verifies a bundle by the keys of the configuration. The files of the bundle are in the data
+    /// folder until the contents are dropped. Blocks.
     ///
     /// # Errors
     ///
@@ -98,33 +99,39 @@ impl BundleContents {
         })
     }
 
-    /// Reads a plugin of it, as if it came from its source.
+    /// Reads a plugin of the bundle, as if the plugin came from its source.
     ///
     /// # Errors
     ///
-    /// [`HostError`] if it can't be read.
+    /// [`HostError`] if a file of the plugin can't be read.
     pub(super) fn fetch(&self, plugin: &BundledPlugin) -> Result<Fetched, HostError> {
         let component = component_name(&plugin.name);
-        let signatures = self.bundle.entries().iter().filter(|entry| {
-            let signature = entry.name.strip_suffix(".minisig");
-            signature.is_some_and(|signed| signed.starts_with(&component))
-        });
-        Ok(Fetched {
-            signatures: signatures
-                .map(|entry| self.content_of(&entry.name))
-                .collect::<Result<_, _>>()?,
-            bytes: self.content_of(&component)?,
-            digest: plugin.digest.clone(),
-            resolved: plugin.resolved.clone(),
-        })
+        let mut signatures = Vec::new();
+        for entry in self.bundle.entries() {
+            if entry.name.starts_with(&component) && entry.name.ends_with(".minisig") {
+                signatures.push(self.read_file(&entry.name)?);
+            }
+        }
+        let bytes = self.read_file(&component)?;
+        let digest = plugin.digest.clone();
+        Ok(Fetched { signatures, bytes, digest, resolved: plugin.resolved.clone() })
     }
 
-    fn content_of(&self, name: &str) -> Result<Vec<u8>, HostError> {
+    fn read_file(&self, name: &str) -> Result<Vec<u8>, HostError> {
         let mut bytes = Vec::new();
-        let file = self.bundle.file(name).unwrap_or_else(|| Err(absent()));
-        file.and_then(|mut file| file.read_to_end(&mut bytes))
+        self.open_file(name)?
+            .read_to_end(&mut bytes)
             .map_err(HostError::io(format!("reading {name} of the bundle")))?;
         Ok(bytes)
+    }
+
+    /// Opens a file of the bundle.
+    pub(super) fn open_file(&self, name: &str) -> Result<File, HostError> {
+        let file = match self.bundle.file(name) {
+            Some(file) => file,
+            None => Err(ErrorKind::NotFound.into()),
+        };
+        file.map_err(HostError::io(format!("reading {name} of the bundle")))
     }
 }
 
@@ -147,7 +154,7 @@ impl fmt::Display for BundleContents {
     }
 }
 
-/// The reason why a bundle isn't opened, and the remedy.
+/// Returns the reason for which a bundle isn't opened, and the remedy.
 fn unopened(path: &Path, error: BundleError, loaded: &Config) -> HostError {
     use SignatureRefusal::{OutOfScope, UnknownKey};
     let BundleError::Signature(refusal @ (UnknownKey(_) | OutOfScope { .. })) = &error else {
@@ -156,11 +163,10 @@ fn unopened(path: &Path, error: BundleError, loaded: &Config) -> HostError {
     const KEYS: &str = "installing.keys";
     let own = loaded.own_file();
     let entry = "a table [[installing.keys]] of the key with `bundles = true`";
-    let bound = loaded
-        .ceilings
-        .iter()
-        .find(|ceiling| ceiling.contents.source_below(KEYS) != ConfigSource::Default);
-    let remedy = match bound {
+    let mut ceilings = loaded.ceilings.iter();
+    let limiting =
+        ceilings.find(|ceiling| ceiling.contents.source_below(KEYS) != ConfigSource::Default);
+    let remedy = match limiting {
         Some(ceiling) => format!(
             "{refusal}; the ceiling ({}) limits the trusted keys: {entry} is needed there and in \
              {own}",
@@ -169,10 +175,6 @@ fn unopened(path: &Path, error: BundleError, loaded: &Config) -> HostError {
         None => format!("{refusal}; to trust the bundle, {own} needs {entry}"),
     };
     refused(path, remedy)
-}
-
-fn absent() -> std::io::Error {
-    std::io::ErrorKind::NotFound.into()
 }
 
 /// A part of a bundle that can't be read or doesn't fit the others. `plugin` is a name to show.
@@ -196,7 +198,7 @@ enum ContentsError {
     Source { plugin: String, error: FetchError },
 }
 
-/// A small file of the bundle at `path`.
+/// Reads a small file of the bundle at `path`. Returns `None` if the bundle doesn't have the file.
 fn read(bundle: &Bundle, path: &Path, name: &str) -> Result<Option<Vec<u8>>, HostError> {
     let Some(file) = bundle.file(name) else { return Ok(None) };
     let mut bytes = Vec::new();
@@ -211,7 +213,8 @@ fn read(bundle: &Bundle, path: &Path, name: &str) -> Result<Option<Vec<u8>>, Hos
     }
 }
 
-/// The plugins of the lock, each of which has exactly its component.
+/// Returns the plugins of the lock. Each plugin has its component in the bundle, and each component
+/// has its plugin in the lock.
 fn check_lock(bundle: &Bundle, lock: &[u8]) -> Result<Vec<BundledPlugin>, ContentsError> {
     let lock: BTreeMap<String, ApprovedPlugin> =
         serde_json::from_slice(lock).map_err(ContentsError::InvalidLock)?;
@@ -233,22 +236,18 @@ fn check_plugin(
     digests: &BTreeMap<&str, &str>,
 ) -> Result<BundledPlugin, ContentsError> {
     let ApprovedPlugin { digest, version, source } = locked;
-    match digests.get(&*component_name(&name)) {
-        None => return Err(ContentsError::NoComponent { plugin: shown(&name) }),
-        Some(found) if **found != *digest => {
-            return Err(ContentsError::OtherDigest { plugin: shown(&name) });
-        }
-        Some(_) => {}
+    let Some(component_digest) = digests.get(component_name(&name).as_str()) else {
+        return Err(ContentsError::NoComponent { plugin: shown(&name) });
+    };
+    if *component_digest != digest {
+        return Err(ContentsError::OtherDigest { plugin: shown(&name) });
     }
-    let PluginSource { given, resolved, .. } =
-        source.ok_or_else(|| ContentsError::NoSource { plugin: shown(&name) })?;
-    Ok(BundledPlugin {
-        given: parse_source(&name, &given)?,
-        resolved: parse_source(&name, &resolved)?,
-        name,
-        version,
-        digest,
-    })
+    let Some(source) = source else {
+        return Err(ContentsError::NoSource { plugin: shown(&name) });
+    };
+    let given = parse_source(&name, &source.given)?;
+    let resolved = parse_source(&name, &source.resolved)?;
+    Ok(BundledPlugin { name, version, digest, given, resolved })
 }
 
 fn parse_source(plugin: &str, text: &str) -> Result<Source, ContentsError> {

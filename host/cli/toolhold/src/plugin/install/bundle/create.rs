@@ -29,14 +29,16 @@ pub(crate) fn create_bundle(
 ) -> Result<Index, HostError> {
     let approvals = PluginApprovals::open(folders);
     let mut entries = Vec::new();
-    let lock = selected(&approvals, &arguments.only)?;
+    let lock = selected_plugins(&approvals, &arguments.only)?;
     for (name, locked) in &lock {
         let component = component_name(name);
         let copy = approvals.copy_path(locked);
         let signatures = read_signatures_beside(&copy).map_err(|error| failed(name, &error))?;
         for (number, signature) in (1..=MAX_SIGNATURES).zip(signatures) {
-            let number = if number == 1 { String::new() } else { format!(".{number}") };
-            let name = format!("{component}{number}.minisig");
+            let name = match number {
+                1 => format!("{component}.minisig"),
+                _ => format!("{component}.{number}.minisig"),
+            };
             entries.push(NewEntry { name, content: EntryContent::Bytes(signature) });
         }
         entries.push(NewEntry { name: component, content: EntryContent::File(copy) });
@@ -61,9 +63,9 @@ pub(crate) fn create_bundle(
     create(&arguments.file, entries, key).map_err(|error| bundle_failed(&arguments.file, error))
 }
 
-/// The entries of the lock file for the named plugins, or for all that are installed. They say
-/// nothing of keys, since each machine trusts its own.
-fn selected(
+/// Returns the entries of the lock file for the named plugins, or for all installed plugins. The
+/// entries don't name signers, since each machine trusts its own keys.
+fn selected_plugins(
     approvals: &PluginApprovals,
     names: &[String],
 ) -> Result<BTreeMap<String, ApprovedPlugin>, HostError> {
@@ -86,7 +88,8 @@ fn selected(
             ));
         }
         if let Some(source) = &mut locked.source {
-            (source.signer, source.bundle) = (None, None);
+            source.signer = None;
+            source.bundle = None;
         }
     }
     Ok(installed)

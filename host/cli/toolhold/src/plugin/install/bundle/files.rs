@@ -38,17 +38,17 @@ impl PlannedFile {
         Ok(Self { place, content, before })
     }
 
-    /// Its path.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> PathBuf {
         self.place.folder.join(&self.place.name)
     }
 
-    /// Whether the file is there already.
+    /// Checks whether the file has the content already.
     pub(crate) fn is_same(&self) -> bool {
         self.before.as_ref() == Some(&self.content)
     }
 
-    /// Whether the file that was shown is still there.
+    /// Checks that nobody has changed the file since it was shown.
     pub(super) fn check_unchanged(&self) -> Result<(), HostError> {
         if read(&self.place)? == self.before {
             return Ok(());
@@ -63,33 +63,35 @@ impl PlannedFile {
 /// The place and the first lines of the file, for people.
 impl fmt::Display for PlannedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.before.is_some() { "replaces the existing file" } else { "is new" };
-        writeln!(f, "{} {what}", neutral_line(&self.path().display().to_string()))?;
+        let effect = if self.before.is_some() { "replaces the existing file" } else { "is new" };
+        writeln!(f, "{} {effect}", neutral_line(&self.path().display().to_string()))?;
         let text = String::from_utf8_lossy(&self.content);
-        let mut lines = text.lines();
-        lines.by_ref().take(SHOWN).try_for_each(|line| writeln!(f, "  {}", neutral_line(line)))?;
-        match lines.count() {
-            0 => Ok(()),
-            more => writeln!(f, "  and {}", counted(more, "more line")),
+        for line in text.lines().take(SHOWN) {
+            writeln!(f, "  {}", neutral_line(line))?;
         }
+        let count = text.lines().count();
+        if count > SHOWN {
+            writeln!(f, "  and {}", counted(count - SHOWN, "more line"))?;
+        }
+        Ok(())
     }
 }
 
-/// Reads a file that would be replaced.
+/// Reads a file that would be replaced. Returns `None` if there is no such file.
 fn read(place: &FilePlace) -> Result<Option<Vec<u8>>, HostError> {
     let path = place.folder.join(&place.name);
     let mut bytes = Vec::new();
-    let read = PrivateFolder::open(&place.folder)
+    let result = PrivateFolder::open(&place.folder)
         .and_then(|folder| folder.file(&place.name))
         .and_then(|file| file.take(MAX_BEFORE).read_to_end(&mut bytes));
-    match read {
+    match result {
         Ok(_) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(HostError::io(path.display().to_string())(error)),
     }
 }
 
-/// The user's rules for filters.
+/// Plans the user's rules for filters. Returns `None` if the bundle has none.
 pub(super) fn plan_filters(
     contents: &BundleContents,
     folders: &Folders,
@@ -97,12 +99,14 @@ pub(super) fn plan_filters(
     working_directory: &Path,
 ) -> Result<Option<PlannedFile>, HostError> {
     let Some(filters) = contents.filters.clone() else { return Ok(None) };
-    if std::str::from_utf8(&filters)
-        .map_or(true, |text| toml::from_str::<toml::Table>(text).is_err())
-    {
+    let is_toml = match std::str::from_utf8(&filters) {
+        Ok(text) => toml::from_str::<toml::Table>(text).is_ok(),
+        Err(_) => false,
+    };
+    if !is_toml {
         return Err(refused(&contents.path, "the bundle's `filters.toml` isn't TOML"));
     }
-    // A tool may be able to write anywhere else.
+    // In any other folder, a tool may be able to change the rules.
     if loaded.filter_rules_path(folders, working_directory) != folders.config.join(FILTERS) {
         return Err(refused(
             &contents.path,
@@ -113,15 +117,16 @@ pub(super) fn plan_filters(
     PlannedFile::new(&folders.config, FILTERS, filters).map(Some)
 }
 
-/// The organisation's ceiling, with its signature first.
+/// Plans the organisation's ceiling, with its signature first. Returns no files if the bundle has no
+/// ceiling.
 pub(super) fn plan_ceiling(
     contents: &BundleContents,
     folders: &Folders,
     inputs: &Inputs,
 ) -> Result<Vec<PlannedFile>, HostError> {
     let Some(ceiling) = contents.ceiling.clone() else { return Ok(Vec::new()) };
-    let Some((path, folder)) =
-        inputs.ceiling.as_deref().and_then(|path| Some((path, path.parent()?)))
+    let Some(path) = &inputs.ceiling
+        && let Some(folder) = path.parent()
     else {
         let why = "the bundle has a ceiling, but this process has no place for a ceiling";
         return Err(refused(&contents.path, why));
@@ -143,7 +148,8 @@ pub(super) fn plan_ceiling(
         );
         return Err(refused(&contents.path, why));
     }
-    // As at every start from then on, with the keys of this machine.
+
+    // The ceiling is loaded with the keys of this machine, as at every later start.
     let private = contents.bundle.path();
     let keys = FilePlace { folder: folder.to_owned(), name: CEILING_KEYS.to_owned() };
     if let Some(keys) = read(&keys)? {
@@ -160,13 +166,15 @@ pub(super) fn plan_ceiling(
     Ok(planned)
 }
 
-/// Whether this process is root and can write to the folder, or make it.
+/// Checks whether this process is root and can write to the folder, or make the folder.
 fn may_write(folder: &Path) -> bool {
-    rustix::process::geteuid().is_root()
-        && match (check_write(folder), folder.parent()) {
-            (Err(rustix::io::Errno::NOENT), Some(parent)) => check_write(parent).is_ok(),
-            (checked, _) => checked.is_ok(),
-        }
+    if !rustix::process::geteuid().is_root() {
+        return false;
+    }
+    match (check_write(folder), folder.parent()) {
+        (Err(rustix::io::Errno::NOENT), Some(parent)) => check_write(parent).is_ok(),
+        (result, _) => result.is_ok(),
+    }
 }
 
 fn check_write(path: &Path) -> rustix::io::Result<()> {
@@ -184,8 +192,8 @@ pub(super) fn make_folders(
     if let Some(PlannedFile { place, .. }) = ceiling.first() {
         match rustix::fs::mkdirat(CWD, &place.folder, Mode::from_raw_mode(0o755)) {
             Err(rustix::io::Errno::EXIST) => {}
-            // Regardless of the mask of new files.
-            made => made
+            // The process's mask for new files doesn't apply to a later change.
+            result => result
                 .and_then(|()| rustix::fs::chmod(&place.folder, Mode::from_raw_mode(0o755)))
                 .map_err(|error| creating(&place.folder)(error.into()))?,
         }

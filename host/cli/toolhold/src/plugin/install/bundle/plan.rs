@@ -1,6 +1,7 @@
 //! Plans what a bundle would change in the installed plugins, and puts all of it into force in one
 //! step.
 
+use std::cmp::Ordering;
 use std::path::Path;
 
 use toolhold_core::config::{Folders, Inputs};
@@ -16,7 +17,8 @@ use crate::plugin::install::installer::{Comparison, Installer};
 use crate::plugin::install::offer::Offer;
 use crate::plugin_description::SignedBy;
 
-/// The changes that a bundle would make. Its files lie in the data folder until this is dropped.
+/// The changes that a bundle would make. The files of the bundle are in the data folder until the
+/// plan is dropped.
 pub(crate) struct BundlePlan {
     contents: BundleContents,
     /// The plugins that it would change, by name.
@@ -91,7 +93,7 @@ impl BundlePlan {
             filters: None,
             ceiling: Vec::new(),
         };
-        // The cheapest first: a plugin is compiled to examine it.
+        // Plugins come last, because their examination takes the most time.
         let contents = &plan.contents;
         if !without.contains(&BundlePart::Ceiling) {
             plan.ceiling = plan_ceiling(contents, folders, inputs)?;
@@ -102,29 +104,31 @@ impl BundlePlan {
         }
         if !without.contains(&BundlePart::Plugins) {
             let locked = PluginApprovals::open(folders).all()?;
-            let bundled = contents.plugins.iter().map(|one| &*one.name);
+            let bundled = contents.plugins.iter().map(|plugin| plugin.name.as_str());
             let names: Vec<&str> = bundled.chain(locked.keys().map(String::as_str)).collect();
             for plugin in &contents.plugins {
-                let now = locked.get(&plugin.name);
-                if now.is_some_and(|now| {
-                    now.approved.digest == plugin.digest && now.approved.source.is_some()
-                }) {
+                let current = locked.get(&plugin.name);
+                if let Some(LockedPlugin { approved, .. }) = current
+                    && approved.digest == plugin.digest
+                    && approved.source.is_some()
+                {
                     plan.same.push((plugin.name.clone(), plugin.version.clone()));
                     continue;
                 }
-                let planned = examine(contents, plugin, now, &names, downgrade, installer).await?;
+                let planned =
+                    examine(contents, plugin, current, &names, downgrade, installer).await?;
                 plan.plugins.push(planned);
             }
         }
         Ok(plan)
     }
 
-    /// The name of the trusted key that signed the bundle.
+    /// Returns the name of the trusted key that signed the bundle.
     pub(crate) fn signer(&self) -> &str {
         &self.contents.signer
     }
 
-    /// Whether everything in it is in force already.
+    /// Checks whether everything in the bundle is in force already.
     pub(crate) fn is_empty(&self) -> bool {
         self.plugins.is_empty() && self.files().all(PlannedFile::is_same)
     }
@@ -133,81 +137,79 @@ impl BundlePlan {
         self.filters.iter().chain(&self.ceiling)
     }
 
-    /// Puts all of it into force, in one step. Blocks.
+    /// Puts the whole bundle into force, in one step. Blocks.
     ///
     /// # Errors
     ///
     /// [`HostError`]: something can't be written, or was changed since it was shown. Nothing is
     /// changed then.
     pub(crate) fn apply(&self, folders: &Folders) -> Result<(), HostError> {
-        self.files().try_for_each(PlannedFile::check_unchanged)?;
+        for file in self.files() {
+            file.check_unchanged()?;
+        }
         make_folders(self.filters.as_ref(), &self.ceiling)?;
-        let files: Vec<_> = self
-            .files()
-            .filter(|file| !file.is_same())
-            .map(|file| (file.place.clone(), file.content.clone()))
-            .collect();
-        let plugins: Vec<NewPlugin> = self.plugins.iter().map(|one| one.new.clone()).collect();
+        let mut files = Vec::new();
+        for file in self.files() {
+            if !file.is_same() {
+                files.push((file.place.clone(), file.content.clone()));
+            }
+        }
+        let plugins: Vec<NewPlugin> =
+            self.plugins.iter().map(|plugin| plugin.new.clone()).collect();
         PluginApprovals::open(folders).install_all(&plugins, &files, |plugin| {
             let name = component_name(&plugin.name);
-            let file = self
-                .contents
-                .bundle
-                .file(&name)
-                .unwrap_or_else(|| Err(std::io::ErrorKind::NotFound.into()))
-                .map_err(HostError::io(format!("reading {name} of the bundle")))?;
-            Candidate::opened(file, Path::new(&name))
+            Candidate::opened(self.contents.open_file(&name)?, Path::new(&name))
         })
     }
 }
 
-/// Examines one plugin.
+/// Examines one plugin. `current` is the entry of the lock file for its name.
 async fn examine(
     contents: &BundleContents,
     plugin: &BundledPlugin,
-    now: Option<&LockedPlugin>,
+    current: Option<&LockedPlugin>,
     others: &[&str],
     downgrade: bool,
     installer: &Installer<'_>,
 ) -> Result<PlannedPlugin, HostError> {
     let BundledPlugin { name, version, digest, .. } = plugin;
     installer.check_table(name, digest)?;
-    let installed = now.map(|now| &now.approved).filter(|approved| approved.source.is_some());
+    // A plugin without a source was approved, but not installed.
+    let installed = match current {
+        Some(LockedPlugin { approved, .. }) if approved.source.is_some() => Some(approved),
+        _ => None,
+    };
     if installed.is_none() {
         installer.check_name(name, others)?;
     }
+
     let fetched = contents.fetch(plugin)?;
     let offer =
         Offer::examine(&fetched, &plugin.given, installer.folders, installer.loaded).await?;
     if (offer.name(), offer.version(), offer.digest()) != (name, version, digest) {
-        let why = format!(
+        let reason = format!(
             "the bundle's `toolhold.lock` names `{name}` {version}, but the component is `{}` {}",
             offer.name(),
             offer.version()
         );
-        return Err(refused(&contents.path, toolhold_core::text::neutral_line(&why)));
+        return Err(refused(&contents.path, toolhold_core::text::neutral_line(&reason)));
     }
-    let change = match installed {
-        None => PlannedChange::New,
-        Some(approved) => match installer.compare(approved, name, &offer, downgrade).await? {
-            Comparison::Same => PlannedChange::New,
-            Comparison::Other { difference, signer, .. } => {
-                let order = compare_versions(version, &approved.version);
-                PlannedChange::Other {
-                    from: approved.version.clone(),
-                    is_downgrade: version != &approved.version
-                        && order.is_none_or(std::cmp::Ordering::is_lt),
-                    difference,
-                    signer,
-                }
-            }
-        },
-    };
+    let mut change = PlannedChange::New;
+    if let Some(approved) = installed
+        && let Comparison::Other { difference, signer, .. } =
+            installer.compare(approved, name, &offer, downgrade).await?
+    {
+        let from = approved.version.clone();
+        let order = compare_versions(version, &from);
+        let is_downgrade = *version != from && order.is_none_or(Ordering::is_lt);
+        change = PlannedChange::Other { from, is_downgrade, difference, signer };
+    }
+
     let Offer { inspection, mut source, signed_by, signatures, .. } = offer;
     source.bundle = Some(contents.signer.clone());
     let approved =
         ApprovedPlugin { digest: digest.clone(), version: version.clone(), source: Some(source) };
-    let expected = now.map(|now| now.approved.digest.clone());
+    let expected = current.map(|current| current.approved.digest.clone());
     let new = NewPlugin { name: name.clone(), approved, signatures, expected };
     Ok(PlannedPlugin { inspection, signed_by, change, new })
 }
