@@ -87,10 +87,7 @@ fn write_summary(
         return writeln!(out, "{NOTHING}");
     }
     let files = counted(*files, "file");
-    writeln!(
-        out,
-        "{GOOD}ok{GOOD:#}: {intact} in {files}: none was changed, and none is missing."
-    )?;
+    writeln!(out, "{GOOD}ok{GOOD:#}: {intact} in {files}: none was changed, and none is missing.")?;
     if !has_head && let Ok(Some(head)) = trail.head() {
         writeln!(
             out,

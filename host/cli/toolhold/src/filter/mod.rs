@@ -59,8 +59,8 @@ fn list(host: &Host, as_json: bool) -> Result<Exit, Error> {
     }
     let mut table = Table::new(["FILTER", "PLUGIN", "HOW", "LOOKS AT"], &[]);
     for filter in &filters {
-        let meta = filter.definition.meta.as_deref().unwrap_or_default();
-        let meta: Value = serde_json::from_str(meta).unwrap_or_default();
+        let meta_text = filter.definition.meta.as_deref().unwrap_or_default();
+        let meta: Value = serde_json::from_str(meta_text).unwrap_or_default();
         let strategy = match filter.definition.purpose {
             Purpose::Security => "security",
             Purpose::Cosmetic => meta["strategy"].as_str().unwrap_or("-"),

@@ -99,7 +99,7 @@ fn ask<R: BufRead, W: Write, E: Display>(
     Ok(Answers { folders, write, network })
 }
 
-/// Asks for folders until the person wants no more. `check` returns the form of a folder in the file.
+/// Asks for folders until the person wants no more. `check` returns a folder's form in the file.
 fn ask_for_folders<R: BufRead, W: Write, E: Display>(
     dialogue: &mut Dialogue<R, W>,
     check: impl Fn(&str) -> Result<String, E>,

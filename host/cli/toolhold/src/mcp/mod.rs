@@ -45,16 +45,16 @@ pub(crate) fn run(command: &McpCommand, options: &Options) -> Result<Exit, Error
     };
     match config.client.as_deref() {
         None => list(config.json),
-        Some(name) => show_client(named(name)?, config, options),
+        Some(name) => show_client(find_client(name)?, config, options),
     }
 }
 
-/// The client with this name.
+/// Finds the client with a name.
 ///
 /// # Errors
 ///
 /// No client has this name.
-fn named(name: &str) -> Result<&'static Client, Error> {
+fn find_client(name: &str) -> Result<&'static Client, Error> {
     CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
         let near = nearest(name, CLIENTS.iter().map(|client| client.name));
         let hint = near.map_or_else(
@@ -65,7 +65,7 @@ fn named(name: &str) -> Result<&'static Client, Error> {
     })
 }
 
-/// The clients and their files.
+/// Lists the clients and their files.
 fn list(as_json: bool) -> Result<Exit, Error> {
     if as_json {
         let mut all = Vec::new();
@@ -78,11 +78,14 @@ fn list(as_json: bool) -> Result<Exit, Error> {
     }
     let mut out = anstream::stdout().lock();
     for client in &CLIENTS {
-        let user = client.user_file().map_err(Error::usage)?.map_or_else(
-            || "by its own command".to_owned(),
-            |file| neutral(&file.display().to_string()).into_owned(),
-        );
-        let project = client.project.map(|file| format!("; --project: {file}")).unwrap_or_default();
+        let user = match client.user_file().map_err(Error::usage)? {
+            Some(file) => neutral(&file.display().to_string()).into_owned(),
+            None => "by its own command".to_owned(),
+        };
+        let project = match client.project {
+            Some(file) => format!("; --project: {file}"),
+            None => String::new(),
+        };
         let http = if client.takes_http() { "" } else { "; no --http" };
         writeln!(
             out,
@@ -108,30 +111,37 @@ fn show_client(
     let Some(file) = file else {
         return run_client_command(client, config, &server);
     };
-    let table = client.table;
-    if !config.write {
-        if config.json {
-            let whole = object(table, object(&config.name, entry));
-            writeln!(
-                std::io::stdout().lock(),
-                "{:#}",
-                json!({ "client": client.name, "file": file, "config": whole })
-            )?;
-            return Ok(Exit::Success);
-        }
-        write!(
-            std::io::stdout().lock(),
-            "{}",
-            edit(client.format, "", table, &config.name, &entry).map_err(Error::usage)?
-        )?;
-        let file = neutral(&file.display().to_string()).into_owned();
-        writeln!(
-            anstream::stderr(),
-            "{FAINT}Write this into {file}, or use `--write`, which keeps the rest of the \
-             file.{FAINT:#}"
-        )?;
+    if config.write {
+        return write_entry(client, config, options, &file, &server, &entry);
+    }
+
+    if config.json {
+        let whole = object(client.table, object(&config.name, entry));
+        let report = json!({ "client": client.name, "file": file, "config": whole });
+        writeln!(std::io::stdout().lock(), "{report:#}")?;
         return Ok(Exit::Success);
     }
+    let text = edit(client.format, "", client.table, &config.name, &entry).map_err(Error::usage)?;
+    write!(std::io::stdout().lock(), "{text}")?;
+    let file = neutral(&file.display().to_string()).into_owned();
+    writeln!(
+        anstream::stderr(),
+        "{FAINT}Write this into {file}, or use `--write`, which keeps the rest of the \
+         file.{FAINT:#}"
+    )?;
+    Ok(Exit::Success)
+}
+
+/// Writes Toolhold into the client's file. With `--replace`, the servers that Toolhold has are
+/// taken out.
+fn write_entry(
+    client: &'static Client,
+    config: &McpConfig,
+    options: &Options,
+    file: &Path,
+    server: &ServerConfig,
+    entry: &Value,
+) -> Result<Exit, Error> {
     let loaded = if config.replace {
         let folders = Folders::from_environment()?;
         Some((host::load(options, &folders)?, folders))
@@ -140,22 +150,24 @@ fn show_client(
     };
     let ours = loaded.as_ref().map(|(ours, folders)| (ours, folders));
     let mut moved = Moved::default();
-    let diff = changed_file::change(&file, config.project, |before| {
+    let change = changed_file::change(file, config.project, |before| {
         moved = import::moved(servers(client, before)?, ours);
-        let rest = without(client.format, before, table, &moved.names)?;
-        edit(client.format, &rest, table, &config.name, &entry)
+        let without_moved = without(client.format, before, client.table, &moved.names)?;
+        edit(client.format, &without_moved, client.table, &config.name, entry)
     })?;
-    let changed = diff.map(|diff| moved.hide(&diff));
+    let diff = change.map(|diff| moved.hide(&diff));
     for note in &moved.notes {
         writeln!(anstream::stderr(), "{note}")?;
     }
+
     if config.json {
-        let changed = json!({ "client": client.name, "file": file, "changed": changed.is_some(), "diff": changed });
-        writeln!(std::io::stdout().lock(), "{changed:#}")?;
+        let report =
+            json!({ "client": client.name, "file": file, "changed": diff.is_some(), "diff": diff });
+        writeln!(std::io::stdout().lock(), "{report:#}")?;
         return Ok(Exit::Success);
     }
     let shown = neutral(&file.display().to_string()).into_owned();
-    match changed {
+    match diff {
         None => writeln!(anstream::stderr(), "{shown} already has it.")?,
         Some(diff) => {
             write!(std::io::stdout().lock(), "{}", neutral(&diff))?;
@@ -166,7 +178,7 @@ fn show_client(
             )?;
         }
     }
-    if let ServerConfig::Http { variable: Some(variable), .. } = &server {
+    if let ServerConfig::Http { variable: Some(variable), .. } = server {
         writeln!(
             anstream::stderr(),
             "{} reads the server's token from the variable {variable}.",
@@ -200,53 +212,61 @@ fn run_client_command(
     Ok(Exit::Success)
 }
 
-/// The server for the client.
+/// Returns the server for the client.
 fn server(config: &McpConfig, options: &Options) -> Result<ServerConfig, Error> {
-    let is_name = (1..=64).contains(&config.name.len())
-        && config.name.chars().all(|letter| letter == '-' || is_variable_letter(letter));
-    if !is_name {
+    let has_name_letters =
+        config.name.chars().all(|letter| letter == '-' || is_variable_letter(letter));
+    if config.name.is_empty() || config.name.len() > 64 || !has_name_letters {
         return Err(Error::usage(
             "--name takes at most 64 letters, digits, `-` and `_`: tools are shown under it",
         ));
     }
-    let Options { allow, allow_read, plugin, config: file, set, .. } = options;
-    if !(allow.is_empty() && allow_read.is_empty() && plugin.is_empty() && set.is_empty())
-        || file.is_some()
-    {
+    let has_own_options = !options.allow.is_empty()
+        || !options.allow_read.is_empty()
+        || !options.plugin.is_empty()
+        || !options.set.is_empty()
+        || options.config.is_some();
+    if has_own_options {
         return Err(Error::usage(
             "arguments of the server follow `--`, as in `toolhold mcp config cursor -- --allow /home/u/project`",
         ));
     }
-    if let Some(url) = &config.http {
-        let is_url = (url.starts_with("http://") || url.starts_with("https://"))
-            && url.chars().all(|letter| letter.is_ascii_graphic());
-        if !is_url {
-            return Err(Error::usage(
-                "--http takes the server's URL, as in http://127.0.0.1:8300/mcp",
-            ));
-        }
-        if !config.serve.is_empty() {
-            return Err(Error::usage(
-                "a server over HTTP is already running, so its options can't be set here",
-            ));
-        }
-        if config.token_variable.is_empty()
-            || !config.token_variable.chars().all(is_variable_letter)
-        {
-            return Err(Error::usage(
-                "--token-variable takes the name of an environment variable, never the token itself",
-            ));
-        }
-        return Ok(ServerConfig::Http {
-            url: url.clone(),
-            variable: (!config.oauth).then(|| config.token_variable.clone()),
-        });
+    match &config.http {
+        Some(url) => http_server(url, config),
+        None => stdio_server(config),
     }
+}
+
+/// Returns the server that runs already, at a URL.
+fn http_server(url: &str, config: &McpConfig) -> Result<ServerConfig, Error> {
+    let has_scheme = url.starts_with("http://") || url.starts_with("https://");
+    if !has_scheme || !url.chars().all(|letter| letter.is_ascii_graphic()) {
+        return Err(Error::usage("--http takes the server's URL, as in http://127.0.0.1:8300/mcp"));
+    }
+    if !config.serve.is_empty() {
+        return Err(Error::usage(
+            "a server over HTTP is already running, so its options can't be set here",
+        ));
+    }
+    let variable = &config.token_variable;
+    if variable.is_empty() || !variable.chars().all(is_variable_letter) {
+        return Err(Error::usage(
+            "--token-variable takes the name of an environment variable, never the token itself",
+        ));
+    }
+    let variable = if config.oauth { None } else { Some(variable.clone()) };
+    Ok(ServerConfig::Http { url: url.to_owned(), variable })
+}
+
+/// Returns the server that the client starts.
+fn stdio_server(config: &McpConfig) -> Result<ServerConfig, Error> {
     let line = [NAME, "serve"].into_iter().map(str::to_owned).chain(config.serve.iter().cloned());
     if let Err(error) = Arguments::try_parse_from(line) {
         let message = error.to_string();
-        let why = message.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        return Err(Error::Usage(format!("`toolhold serve` does not accept these options: {why}")));
+        let reason = message.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        return Err(Error::Usage(format!(
+            "`toolhold serve` does not accept these options: {reason}"
+        )));
     }
     if config.serve.iter().any(|word| word == "--http" || word.starts_with("--http=")) {
         return Err(Error::usage(
@@ -256,9 +276,8 @@ fn server(config: &McpConfig, options: &Options) -> Result<ServerConfig, Error> 
     }
     let here = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
     let program = program(config.project)?;
-    let arguments = std::iter::once("serve".to_owned())
-        .chain(with_absolute_paths(&config.serve, &here))
-        .collect();
+    let mut arguments = vec!["serve".to_owned()];
+    arguments.extend(with_absolute_paths(&config.serve, &here));
     Ok(ServerConfig::Stdio { program, arguments })
 }
 
@@ -269,29 +288,35 @@ fn is_variable_letter(letter: char) -> bool {
 /// Options whose value is a path.
 const PATHS: [&str; 4] = ["--allow", "--allow-read", "--plugin", "--config"];
 
-/// The options with absolute paths, which mean the same wherever the client starts the server.
+/// Makes the paths in the options absolute, so that they mean the same wherever the client starts
+/// the server.
 fn with_absolute_paths(options: &[String], here: &Path) -> Vec<String> {
-    let mut is_path = false;
-    let each = options.iter().map(|word| match word.split_once('=') {
-        _ if std::mem::take(&mut is_path) => absolute(word, here),
-        Some((option, path)) if PATHS.contains(&option) => {
-            format!("{option}={}", absolute(path, here))
+    let mut words = Vec::new();
+    let mut follows_path_option = false;
+    for word in options {
+        if follows_path_option {
+            words.push(absolute(word, here));
+            follows_path_option = false;
+            continue;
         }
-        _ => {
-            is_path = PATHS.contains(&word.as_str());
-            word.clone()
-        }
-    });
-    each.collect()
+        follows_path_option = PATHS.contains(&word.as_str());
+        words.push(match word.split_once('=') {
+            Some((option, path)) if PATHS.contains(&option) => {
+                format!("{option}={}", absolute(path, here))
+            }
+            _ => word.clone(),
+        });
+    }
+    words
 }
 
 fn absolute(path: &str, here: &Path) -> String {
     if path.starts_with('~') { path.to_owned() } else { here.join(path).display().to_string() }
 }
 
-/// The program that clients start, by its absolute path: a client that a shell didn't start may not
-/// find it by name. A project's file goes to other machines, so it has the name, if that is this
-/// very program here.
+/// Returns the program that clients start, by its absolute path: a client that a shell didn't start
+/// may not find the name. A project's file goes to other machines, so it contains the name instead,
+/// if the name leads to this very program here.
 ///
 /// # Errors
 ///
@@ -321,15 +346,20 @@ fn program(for_project: bool) -> Result<String, Error> {
     })
 }
 
-/// The program that `PATH` finds by the name, by its real path. Caches of package runners, which
-/// these put into `PATH`, are left out.
+/// Returns the real path of the program that `PATH` finds by the name. Caches of package runners,
+/// which these put into `PATH`, are left out.
 fn installed() -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders)
-        .map(|folder| folder.join(NAME))
-        .filter(|path| is_program(path))
-        .filter_map(|path| path.canonicalize().ok())
-        .find(|path| install_command(path).is_none())
+    for folder in std::env::split_paths(&folders) {
+        let path = folder.join(NAME);
+        if is_program(&path)
+            && let Ok(real_path) = path.canonicalize()
+            && install_command(&real_path).is_none()
+        {
+            return Some(real_path);
+        }
+    }
+    None
 }
 
 fn is_program(path: &Path) -> bool {

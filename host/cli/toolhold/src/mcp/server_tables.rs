@@ -29,7 +29,7 @@ pub(crate) enum Start<'a> {
     Url(&'a str),
 }
 
-/// The text with a new server at its end, and everything else as it was.
+/// Adds a new server at the end of the text. The other text stays as it is.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ pub(crate) fn add(text: &str, name: &str, start: &Start<'_>) -> Result<String, S
     add_tables(text, [(name, &server)])
 }
 
-/// The text with the tables of new servers at its end, and everything else as it was.
+/// Adds the tables of new servers at the end of the text. The other text stays as it is.
 ///
 /// # Errors
 ///
@@ -71,12 +71,12 @@ pub(crate) fn add_tables<'t>(
     Ok(document.to_string())
 }
 
-/// How the table of a server is written.
+/// Formats the table of a server as the file has it.
 pub(crate) fn shown(name: &str, table: &Table) -> String {
     add_tables("", [(name, table)]).unwrap_or_default()
 }
 
-/// The text without a server.
+/// Removes a server from the text.
 ///
 /// # Errors
 ///
@@ -89,29 +89,30 @@ pub(crate) fn remove(text: &str, name: &str) -> Result<String, ServerTableError>
     Ok(without_tables(text, &["mcp", "servers"], &[name.to_owned()])?)
 }
 
-/// The files that the secrets of a server name.
+/// Returns the files that the secrets of a server name.
 pub(crate) fn secret_files(text: &str, name: &str) -> Vec<String> {
     let Ok(document) = text.parse::<DocumentMut>() else { return Vec::new() };
-    let server =
-        ["mcp", "servers", name].iter().try_fold(document.as_item(), |it, key| it.get(key));
-    let Some(server) = server else { return Vec::new() };
-    let tables = [server.get("secrets"), server.get("oauth").and_then(|it| it.get("secrets"))];
-    tables
-        .into_iter()
-        .flatten()
-        .filter_map(Item::as_table_like)
-        .flat_map(|secrets| secrets.iter())
-        .filter_map(|(_, secret)| secret.get("file")?.as_str().map(str::to_owned))
-        .collect()
+    let tables: [&[&str]; 2] =
+        [&["mcp", "servers", name, "secrets"], &["mcp", "servers", name, "oauth", "secrets"]];
+    let mut files = Vec::new();
+    for keys in tables {
+        let table = keys.iter().try_fold(document.as_item(), |item, key| item.get(key));
+        let Some(secrets) = table.and_then(Item::as_table_like) else { continue };
+        for (_, secret) in secrets.iter() {
+            if let Some(file) = secret.get("file").and_then(Item::as_str) {
+                files.push(file.to_owned());
+            }
+        }
+    }
+    files
 }
 
+/// Returns the table `[mcp.servers]`, which is made if it is missing.
 fn servers(document: &mut DocumentMut) -> Result<&mut dyn toml_edit::TableLike, ServerTableError> {
-    document
-        .entry("mcp")
-        .or_insert_with(implicit_table)
-        .as_table_like_mut()
-        .and_then(|mcp| mcp.entry("servers").or_insert_with(implicit_table).as_table_like_mut())
-        .ok_or(ServerTableError::NotATable)
+    let mcp = document.entry("mcp").or_insert_with(implicit_table);
+    let Some(mcp_table) = mcp.as_table_like_mut() else { return Err(ServerTableError::NotATable) };
+    let item = mcp_table.entry("servers").or_insert_with(implicit_table);
+    item.as_table_like_mut().ok_or(ServerTableError::NotATable)
 }
 
 fn implicit_table() -> Item {

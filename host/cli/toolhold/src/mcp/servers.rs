@@ -26,7 +26,8 @@ use crate::mcp::shown_tool;
 /// Most packages that are shown.
 const MAX_PACKAGES: usize = 200;
 
-/// Runs the command. `file`: the user's `toolhold.toml`. `load`: reads the whole configuration.
+/// Runs the command. `file` is the user's `toolhold.toml`, and `load` reads the whole
+/// configuration.
 ///
 /// # Errors
 ///
@@ -101,15 +102,15 @@ fn change(
 
 /// Checks the name of a new server.
 fn check_name(name: &str) -> Result<(), CommandError> {
-    if name.len() <= 24
-        && name.starts_with(|first: char| first.is_ascii_lowercase())
-        && name.chars().all(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '-'))
-    {
-        return Ok(());
+    let has_first_letter = name.starts_with(|first: char| first.is_ascii_lowercase());
+    let has_valid_letters =
+        name.chars().all(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '-'));
+    if name.len() > 24 || !has_first_letter || !has_valid_letters {
+        return Err(CommandError::Usage(
+            "the name must be 1 to 24 of a-z, 0-9 and `-`, starting with a letter".to_owned(),
+        ));
     }
-    Err(CommandError::Usage(
-        "the name must be 1 to 24 of a-z, 0-9 and `-`, starting with a letter".to_owned(),
-    ))
+    Ok(())
 }
 
 fn list(config: &Config, folders: &Folders, as_json: bool) -> Result<Exit, CommandError> {
@@ -185,31 +186,37 @@ async fn approve(
     };
     let mut out = anstream::stdout();
     let is_program = server.url.is_empty();
-    let (what, keys, question) = if is_program {
-        let words: Vec<String> = std::iter::once(&server.command)
-            .chain(&server.args)
-            .map(|word| shell_word(word))
-            .collect();
-        let keys = ["allowed_paths", "network", "presets", "env", "variables", "secrets"];
-        let question = "Start the server in the sandbox, to see its tools?";
-        (format!("starts: {}", words.join(" ")), keys.to_vec(), question)
+    let start = if is_program {
+        let words = std::iter::once(&server.command).chain(&server.args);
+        let quoted: Vec<String> = words.map(|word| shell_word(word)).collect();
+        format!("starts: {}", quoted.join(" "))
     } else {
-        let question = "Connect to the server, to see its tools?";
-        (format!("is at {}", server.url), vec!["headers", "secrets"], question)
+        format!("is at {}", server.url)
     };
-    writeln!(out, "{STRONG}{name}{STRONG:#} {}", neutral_line(&what))?;
-    let all = serde_json::to_value(server).unwrap_or_default();
+    let keys: &[&str] = if is_program {
+        &["allowed_paths", "network", "presets", "env", "variables", "secrets"]
+    } else {
+        &["headers", "secrets"]
+    };
+    let question = if is_program {
+        "Start the server in the sandbox, to see its tools?"
+    } else {
+        "Connect to the server, to see its tools?"
+    };
+    writeln!(out, "{STRONG}{name}{STRONG:#} {}", neutral_line(&start))?;
+    let table = serde_json::to_value(server).unwrap_or_default();
     for key in keys {
-        writeln!(out, "  {key} = {}", neutral_line(&all[key].to_string()))?;
+        writeln!(out, "  {key} = {}", neutral_line(&table[key].to_string()))?;
     }
     if let Some(reason) = unpinned(server) {
         writeln!(out, "  {WARNING}not pinned{WARNING:#}: {}", neutral_line(&reason))?;
     }
     if !yes && !confirm(question)? {
-        let what = if is_program { "started" } else { "asked" };
-        writeln!(out, "The server was not {what}.")?;
+        let verb = if is_program { "started" } else { "asked" };
+        writeln!(out, "The server was not {verb}.")?;
         return Ok(Exit::Denied);
     }
+
     let inspection = inspect(config, folders, directory, name).await?;
     show(&mut out, &inspection)?;
     if !yes && !confirm(&format!("Approve {name}?"))? {
@@ -241,8 +248,9 @@ fn show(out: &mut impl Write, inspection: &Inspection) -> Result<(), CommandErro
             }
         }
     }
-    if let more @ 1.. = inspection.packages.len().saturating_sub(MAX_PACKAGES) {
-        writeln!(out, "  {}", counted(more as u64, "more package"))?;
+    let count = inspection.packages.len();
+    if count > MAX_PACKAGES {
+        writeln!(out, "  {}", counted((count - MAX_PACKAGES) as u64, "more package"))?;
     }
     for (word, difference) in &inspection.differences {
         // Most are tools.

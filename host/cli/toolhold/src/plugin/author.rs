@@ -63,11 +63,8 @@ pub(super) fn run(command: &AuthorCommand, options: &Options) -> Result<Exit, Er
 }
 
 fn test(plugin: &Path, options: conformance::Options, json: bool) -> Result<Exit, Error> {
-    let file = if plugin.is_dir() {
-        build(plugin).map_err(Error::usage)?.file
-    } else {
-        plugin.to_owned()
-    };
+    let file =
+        if plugin.is_dir() { build(plugin).map_err(Error::usage)?.file } else { plugin.to_owned() };
     let interrupted = interrupt::cancellation()?;
     let report: Option<Report> = host::block_on(async {
         tokio::select! {

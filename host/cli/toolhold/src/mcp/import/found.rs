@@ -39,10 +39,10 @@ pub(super) enum ImportFileError {
 /// The name of a server in a client's file, and its entry.
 pub(super) type FoundServer = (String, Result<ServerEntry, ImportError>);
 
-/// The servers of a client's file by their names there: how each is reached, or why it can't be
-/// used. `None`: there is no such file. `is_of_project`: others may have written it, so a link in
-/// its place isn't followed.
-pub(super) fn found(
+/// Reads the servers of a client's file: for each name there, the entry or the reason why it can't
+/// be used. Returns `None` if there is no such file. If the file `is_of_project`, others may have
+/// written it, so a link in its place isn't followed.
+pub(super) fn read_servers(
     client: &Client,
     path: &Path,
     is_of_project: bool,
@@ -55,11 +55,11 @@ pub(super) fn found(
     if all.len() > MOST {
         return Err(ImportFileError::TooMany(all.len()));
     }
-    let all = all.into_iter();
-    Ok(Some(all.map(|(name, server)| (name, not_toolhold(server))).collect()))
+    let checked = all.into_iter().map(|(name, server)| (name, not_toolhold(server)));
+    Ok(Some(checked.collect()))
 }
 
-/// The names of the files in a folder.
+/// Returns the names of the files in a folder.
 pub(super) fn files(folder: &Path) -> Result<Vec<String>, HostError> {
     let entries = match folder.read_dir() {
         Ok(entries) => entries,
@@ -79,30 +79,33 @@ fn unread(folder: &Path, error: io::Error) -> HostError {
     HostError::io(format!("looking into {}", folder.display()))(error)
 }
 
-/// The files of secrets that are there, for people. `file`: the `toolhold.toml` that names them.
+/// Returns the paths of existing files with secrets, for people. `file` is the `toolhold.toml` that
+/// names the files.
 pub(crate) fn kept_files(file: &Path, secrets: &[String]) -> Vec<String> {
-    let beside = file.parent().unwrap_or(Path::new("."));
-    let paths = secrets.iter().map(|secret| match secret.strip_prefix("~/") {
-        Some(below) => std::env::home_dir().unwrap_or_default().join(below),
-        None => beside.join(secret),
-    });
-    paths
-        .filter(|path| path.symlink_metadata().is_ok())
-        .map(|path| neutral_line(&path.display().to_string()))
-        .collect()
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let mut existing = Vec::new();
+    for secret in secrets {
+        let path = match secret.strip_prefix("~/") {
+            Some(below_home) => std::env::home_dir().unwrap_or_default().join(below_home),
+            None => folder.join(secret),
+        };
+        if path.symlink_metadata().is_ok() {
+            existing.push(neutral_line(&path.display().to_string()));
+        }
+    }
+    existing
 }
 
 /// Refuses an entry that can't be read, and Toolhold itself, also by a package runner.
 fn not_toolhold(entry: ReadServer) -> Result<ServerEntry, ImportError> {
     let entry = entry?;
-    match &entry.server {
-        NamedServer::Program { words, .. }
-            if words.iter().take(3).any(|word| is_toolhold(word)) =>
-        {
-            Err(ImportError::Toolhold)
-        }
-        _ => Ok(entry),
+    // A package runner and its option may stand before the name.
+    if let NamedServer::Program { words, .. } = &entry.server
+        && words.iter().take(3).any(|word| is_toolhold(word))
+    {
+        return Err(ImportError::Toolhold);
     }
+    Ok(entry)
 }
 
 fn is_toolhold(word: &str) -> bool {
@@ -110,7 +113,7 @@ fn is_toolhold(word: &str) -> bool {
     name.split(['@', '=']).next() == Some(NAME)
 }
 
-/// The text of a file. `None`: it isn't there.
+/// Reads the text of a file. Returns `None` if there is no such file.
 fn read(path: &Path) -> Result<Option<String>, ImportFileError> {
     match toolhold_data_dir::read_regular(path, LONGEST) {
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| ImportFileError::NotUtf8),

@@ -17,9 +17,9 @@ use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{FAINT, STRONG};
 use toolhold_terminal::{changed_file, nearest::nearest};
 
-use found::{files, found};
+use found::{files, read_servers};
 use moved::listed;
-use table::{ImportContext, ImportError, Imported, imported, may_hold_credential};
+use table::{ImportContext, ImportError, Imported, import_server, may_hold_credential};
 
 use crate::arguments::servers::ImportArguments;
 use crate::mcp::server_tables;
@@ -31,7 +31,7 @@ pub(crate) use table::{check_address, check_command};
 /// The folder of the secrets that were imported, beside `toolhold.toml`.
 const SECRETS: &str = "secrets";
 
-/// Runs the command. `file`: the user's `toolhold.toml`.
+/// Runs the command. `file` is the user's `toolhold.toml`.
 pub(crate) fn import(
     arguments: &ImportArguments,
     file: &Path,
@@ -117,12 +117,12 @@ fn read_all(
         };
         let Some(path) = path else { continue };
         let shown = neutral_line(&path.display().to_string());
-        let all = match found(client, &path, arguments.project) {
+        let servers = match read_servers(client, &path, arguments.project) {
             Ok(None) => {
                 read.absent.push(shown);
                 continue;
             }
-            Ok(Some(all)) => all,
+            Ok(Some(servers)) => servers,
             Err(error) => {
                 read.broken.push(format!("{shown}: {error}"));
                 continue;
@@ -130,28 +130,17 @@ fn read_all(
         };
         read.looked += 1;
         writeln!(out, "{STRONG}{}{STRONG:#} {FAINT}{shown}{FAINT:#}", client.title)?;
-        for (name, server) in all {
+        for (name, server) in servers {
             let others = &read.tables;
-            let place = ImportContext { client: client.title, config, others, files };
-            let new = server
-                .and_then(|server| imported(&name, server, &place))
-                .and_then(|new| checked(new, folders));
+            let context = ImportContext { client: client.title, config, others, files };
+            let result = server
+                .and_then(|server| import_server(&name, server, &context))
+                .and_then(|imported| check_loads(imported, folders));
             let name = neutral_line(cut(&name, 128));
-            match new {
-                Ok(new) => {
-                    let is_off = new.table.contains_key("enabled");
-                    let off = if is_off { ", disabled there and here" } else { "" };
-                    writeln!(out, "  {name}{off}")?;
-                    if !new.further.is_empty() {
-                        let further = listed(&new.further);
-                        writeln!(out, "    not imported: {further}")?;
-                    }
-                    let url = new.table.get("url").and_then(|url| url.as_str());
-                    if url.is_some_and(may_hold_credential) {
-                        let note = "the address may contain a credential, and is written unchanged";
-                        writeln!(out, "    {note}")?;
-                    }
-                    read.tables.push(new);
+            match result {
+                Ok(imported) => {
+                    describe(out, &name, &imported)?;
+                    read.tables.push(imported);
                 }
                 Err(error) => {
                     writeln!(out, "  {name} is left out: {}", neutral_line(&error.to_string()))?;
@@ -162,21 +151,37 @@ fn read_all(
     Ok(read)
 }
 
-/// The folder of the secrets of the user's `toolhold.toml`.
+/// Describes a server that can be imported.
+fn describe(out: &mut impl Write, name: &str, imported: &Imported) -> io::Result<()> {
+    let is_off = imported.table.contains_key("enabled");
+    let state = if is_off { ", disabled there and here" } else { "" };
+    writeln!(out, "  {name}{state}")?;
+    if !imported.further.is_empty() {
+        writeln!(out, "    not imported: {}", listed(&imported.further))?;
+    }
+    let url = imported.table.get("url").and_then(|url| url.as_str());
+    if url.is_some_and(may_hold_credential) {
+        writeln!(out, "    the address may contain a credential, and is written unchanged")?;
+    }
+    Ok(())
+}
+
+/// Returns the folder of the secrets of the user's `toolhold.toml`.
 fn secrets_beside(file: &Path) -> PathBuf {
     file.parent().unwrap_or(Path::new(".")).join(SECRETS)
 }
 
-/// A server that the configuration takes: a name of a variable that it doesn't know would keep the
-/// whole file from being read.
-fn checked(new: Imported, folders: &Folders) -> Result<Imported, ImportError> {
+/// Checks that the configuration loads with a server. Otherwise, a variable with an invalid name
+/// would make the whole file invalid.
+fn check_loads(imported: Imported, folders: &Folders) -> Result<Imported, ImportError> {
     let mut file = tempfile::NamedTempFile::new()?;
-    file.write_all(server_tables::shown(&new.name, &new.table).as_bytes())?;
+    file.write_all(server_tables::shown(&imported.name, &imported.table).as_bytes())?;
     let inputs = Inputs { file: Some(file.path().to_owned()), ..Inputs::default() };
-    config::load(folders, &inputs).map(|_| new).map_err(ImportError::Configuration)
+    config::load(folders, &inputs).map_err(ImportError::Configuration)?;
+    Ok(imported)
 }
 
-/// The client with this name.
+/// Finds the client with a name.
 fn named(name: &str) -> Result<&'static Client, CommandError> {
     CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
         let near = nearest(name, CLIENTS.iter().map(|client| client.name));
@@ -196,14 +201,14 @@ fn store(file: &Path, folder: &Path, tables: &[Imported]) -> Result<(), CommandE
     }
     let private = PrivateFolder::make(folder).map_err(writing(folder, ""))?;
     let mut stored = Vec::new();
-    let done = store_secrets(&private, folder, tables, &mut stored)
+    let result = store_secrets(&private, folder, tables, &mut stored)
         .and_then(|()| add_tables(file, tables));
-    if done.is_err() {
+    if result.is_err() {
         for name in stored {
             let _ = private.remove(name);
         }
     }
-    done
+    result
 }
 
 /// Stores the secrets of the tables. `stored`: the names of the files that were made.

@@ -9,7 +9,7 @@ use toolhold_mcp_client::client_files::{NamedServer, ReadServer, ServerEntry};
 use toolhold_net::read;
 use toolhold_redaction::{Keys, text};
 
-use super::table::{credentials, fitted};
+use super::table::{credentials, fit_name};
 
 /// The mark in place of a credential.
 const MARK: &str = "[REDACTED:secret]";
@@ -50,7 +50,7 @@ pub(crate) fn moved(
         let found = credentials(&entry.server).into_iter();
         moved.credentials.extend(found.map(|(_, prefix, value)| format!("{prefix}{value}")));
         let Some((config, folders)) = config else { continue };
-        let Ok(name) = fitted(&own_name) else { continue };
+        let Ok(name) = fit_name(&own_name) else { continue };
         let Some(ours) = config.values.mcp.servers.get(&name) else { continue };
         if !is_same(ours, &entry.server) {
             continue;
@@ -98,21 +98,23 @@ fn missing(
         NamedServer::Program { variables, .. } => (variables, None),
         NamedServer::Url { headers, token_variable, .. } => (headers, token_variable.as_ref()),
     };
-    let mut missing: Vec<String> = pairs
-        .keys()
-        .filter(|name| match credentials.iter().find(|(credential, ..)| credential == name) {
-            Some((_, _, value)) => !has_value(ours, &table, value, config, folders),
-            None => !has_name(ours, &entry.server, name),
-        })
-        .cloned()
-        .collect();
+    let mut missing = Vec::new();
+    for name in pairs.keys() {
+        let is_known = match credentials.iter().find(|(credential, ..)| credential == name) {
+            Some((_, _, value)) => has_value(ours, &table, value, config, folders),
+            None => has_name(ours, &entry.server, name),
+        };
+        if !is_known {
+            missing.push(name.clone());
+        }
+    }
     if ours.secrets.is_empty() {
         missing.extend(token.cloned());
     }
     missing
 }
 
-/// Whether a secret of our server has this value. `table`: the key of its secrets.
+/// Checks whether a secret of our server has this value. `table` is the key of the server's secrets.
 fn has_value(
     ours: &McpServer,
     table: &str,
@@ -120,17 +122,21 @@ fn has_value(
     config: &Config,
     folders: &Folders,
 ) -> bool {
-    ours.secrets.iter().any(|(secret, from)| {
-        // A program isn't run for that.
+    for (secret, from) in &ours.secrets {
+        // Any other source is a program, which isn't run for a comparison.
         let is_stored = from.env.is_some() || !from.file.is_empty();
         let key = format!("{table}.{}", dotted_name(secret));
-        is_stored
-            && read(&config.source_of(&key, from, folders, Path::new("/")))
-                .is_ok_and(|stored| stored.expose() == value.trim_end_matches(['\r', '\n']))
-    })
+        if is_stored
+            && let Ok(stored) = read(&config.source_of(&key, from, folders, Path::new("/")))
+            && stored.expose() == value.trim_end_matches(['\r', '\n'])
+        {
+            return true;
+        }
+    }
+    false
 }
 
-/// Whether our server gets a variable or a header with this name.
+/// Checks whether our server gets a variable or a header with this name.
 fn has_name(ours: &McpServer, theirs: &NamedServer, name: &str) -> bool {
     match theirs {
         NamedServer::Program { .. } => {

@@ -120,13 +120,13 @@ pub(super) struct ImportContext<'a> {
     pub(super) files: &'a [String],
 }
 
-/// The table of a server of a client, unless its name is taken or it can't be used.
-pub(super) fn imported(
+/// Makes the table of a client's server, unless the name is taken or the server can't be used.
+pub(super) fn import_server(
     own_name: &str,
     entry: ServerEntry,
     place: &ImportContext<'_>,
 ) -> Result<Imported, ImportError> {
-    let name = fitted(own_name)?;
+    let name = fit_name(own_name)?;
     let config = &place.config.values;
     if config.mcp.servers.contains_key(&name) {
         return Err(ImportError::Configured(name));
@@ -192,13 +192,15 @@ pub(crate) fn check_command(words: &[String]) -> Result<(), ServerStartError> {
     if words.first().is_none_or(|program| program.trim().is_empty()) {
         return Err(ServerStartError::Empty);
     }
-    for at in 1..words.len() {
-        let (option, value) = match words[at].split_once('=') {
+    for index in 1..words.len() {
+        let word = &words[index];
+        let (option, value) = match word.split_once('=') {
             Some((option, value)) if option.starts_with('-') => (option, value),
-            _ => (&*words[at - 1], &*words[at]),
+            _ => (words[index - 1].as_str(), word.as_str()),
         };
-        if has_secret(&words[at]) || (is_secret_option(option) && is_long(value)) {
-            return Err(ServerStartError::CredentialArgument(at));
+        let is_credential_of_option = is_secret_option(option) && is_long(value);
+        if is_credential_of_option || has_secret(word) {
+            return Err(ServerStartError::CredentialArgument(index));
         }
     }
     Ok(())
@@ -216,7 +218,7 @@ pub(crate) fn check_address(url: &str) -> Result<(), ServerStartError> {
 /// Fewest characters of a part of a path that may be a credential.
 const MIN_CREDENTIAL: usize = 20;
 
-/// Whether a part of an address's path may be a credential: long, with letters and digits.
+/// Checks whether a part of an address's path may be a credential: long, with letters and digits.
 pub(super) fn may_hold_credential(url: &str) -> bool {
     url.split(['/', '?', '#']).skip(3).any(|part| {
         part.len() >= MIN_CREDENTIAL
@@ -225,19 +227,24 @@ pub(super) fn may_hold_credential(url: &str) -> bool {
     })
 }
 
-/// The credentials in variables or headers, each with its name and the text before it.
+/// Returns the credentials in variables or headers, each as its name, the text before it, and the
+/// credential.
 pub(super) fn credentials(server: &NamedServer) -> Vec<(&str, &str, &str)> {
     let (pairs, is_header) = match server {
         NamedServer::Program { variables, .. } => (variables, false),
         NamedServer::Url { headers, .. } => (headers, true),
     };
-    let credentials = pairs.iter().filter_map(|(name, text)| {
-        let (prefix, rest) = if is_header { split(name, text) } else { ("", text.as_str()) };
-        let is_reference = variable(rest).is_some() || text.contains("${");
-        let is_secret = is_secret(name, text) || (is_header && is_authorization(name));
-        (is_secret && !is_reference).then_some((name.as_str(), prefix, rest))
-    });
-    credentials.collect()
+    let mut credentials = Vec::new();
+    for (name, text) in pairs {
+        let (prefix, value) =
+            if is_header { split_scheme(name, text) } else { ("", text.as_str()) };
+        let is_reference = variable(value).is_some() || text.contains("${");
+        let is_credential = is_secret(name, text) || (is_header && is_authorization(name));
+        if is_credential && !is_reference {
+            credentials.push((name.as_str(), prefix, value));
+        }
+    }
+    credentials
 }
 
 fn is_value(text: &str) -> bool {
@@ -248,8 +255,9 @@ fn is_authorization(header: &str) -> bool {
     header.eq_ignore_ascii_case("authorization")
 }
 
-/// The scheme before a credential in a header, with its space, and the rest.
-fn split<'t>(header: &str, text: &'t str) -> (&'t str, &'t str) {
+/// Splits the value of a header after the scheme and its space. The scheme is empty in any other
+/// header than `Authorization`.
+fn split_scheme<'t>(header: &str, text: &'t str) -> (&'t str, &'t str) {
     match text.find(' ') {
         Some(at) if is_authorization(header) => text.split_at(at + 1),
         _ => ("", text),
@@ -296,19 +304,22 @@ impl Imported {
         text: &str,
         place: &ImportContext<'_>,
     ) -> Result<(), ImportError> {
-        let known = HeaderName::try_from(name).ok();
-        if known.is_none_or(|name| OF_CONNECTION.contains(&name)) || !is_value(text) {
+        let is_allowed = match HeaderName::try_from(name) {
+            Ok(name) => !OF_CONNECTION.contains(&name) && is_value(text),
+            Err(_) => false,
+        };
+        if !is_allowed {
             return Err(ImportError::Header(name.to_owned()));
         }
-        let (prefix, rest) = split(name, text);
-        let more = [("header", name), ("prefix", prefix)];
-        match variable(rest) {
-            Some(known) => self.add_secret(name, [("env", known), more[0], more[1]]),
+        let (prefix, credential) = split_scheme(name, text);
+        let keys = [("header", name), ("prefix", prefix)];
+        match variable(credential) {
+            Some(source) => self.add_secret(name, [("env", source), keys[0], keys[1]]),
             None if text.contains("${") => {
                 return Err(ImportError::MadeHeader(name.to_owned()));
             }
             None if is_authorization(name) || is_secret(name, text) => {
-                self.keep_secret(name, rest, &more, place);
+                self.keep_secret(name, credential, &keys, place);
             }
             None => self.add_pair("headers", name, text),
         }
@@ -322,7 +333,8 @@ impl Imported {
         }
     }
 
-    /// Has a file hold a secret, under a name that no other has.
+    /// Plans a file for a secret, under a name that no other file has. `more` are further keys of
+    /// the secret's table.
     fn keep_secret(
         &mut self,
         name: &str,
@@ -345,11 +357,11 @@ impl Imported {
         self.secrets.push((file, text.to_owned()));
     }
 
-    /// Whether the folder of secrets has this file, or gets it with this import.
+    /// Checks whether the folder of secrets has this file, or gets it with this import.
     fn is_taken(&self, file: &str, place: &ImportContext<'_>) -> bool {
-        let others = place.others.iter().flat_map(|it| &it.secrets);
-        place.files.iter().any(|known| known == file)
-            || self.secrets.iter().chain(others).any(|(other, _)| other == file)
+        let exists = place.files.iter().any(|other| other == file);
+        let others = place.others.iter().flat_map(|imported| &imported.secrets);
+        exists || self.secrets.iter().chain(others).any(|(other, _)| other == file)
     }
 
     fn add_secret<'k>(&mut self, name: &str, keys: impl IntoIterator<Item = (&'k str, &'k str)>) {
@@ -366,46 +378,41 @@ impl Imported {
     }
 }
 
-/// A server's name in Toolhold: small letters, digits and `-`.
-pub(super) fn fitted(name: &str) -> Result<String, ImportError> {
-    let is_other = name.contains("..") || name.chars().any(char::is_control) || !name.is_ascii();
-    let letters: String = name
-        .chars()
-        .map(|letter| match letter.to_ascii_lowercase() {
-            letter @ ('a'..='z' | '0'..='9') => letter,
-            _ => '-',
-        })
-        .collect();
-    let fitted = letters.trim_matches('-');
-    if !is_other
-        && fitted.len() <= MAX_NAME
-        && fitted.starts_with(|first: char| first.is_ascii_lowercase())
-    {
-        return Ok(fitted.to_owned());
+/// Makes a server's name in Toolhold from a client's name: small letters, digits and `-`.
+pub(super) fn fit_name(name: &str) -> Result<String, ImportError> {
+    if name.contains("..") || name.chars().any(char::is_control) || !name.is_ascii() {
+        return Err(ImportError::Name);
     }
-    Err(ImportError::Name)
+    let lowercase = name.to_ascii_lowercase();
+    let letters = lowercase.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
+    let fitted = letters.trim_matches('-');
+    let has_first_letter = fitted.starts_with(|first: char| first.is_ascii_lowercase());
+    if fitted.len() > MAX_NAME || !has_first_letter {
+        return Err(ImportError::Name);
+    }
+    Ok(fitted.to_owned())
 }
 
-/// Whether a value looks like a credential, by its name or by itself. A doubtful value is kept as a
-/// credential too, since nothing is lost by that.
+/// Checks whether a value looks like a credential, by its name or by itself. A doubtful value is
+/// stored as a credential too, since nothing is lost by that.
 fn is_secret(name: &str, value: &str) -> bool {
     field(name, value, Keys::Settings) != value
         || has_secret(value)
         || (names_secret(name) && !is_plain(value))
 }
 
-/// Whether the value of an option is a credential by the option's name.
+/// Checks whether the value of an option is a credential by the option's name.
 fn is_secret_option(option: &str) -> bool {
     let last = option.rsplit('-').next().unwrap_or_default();
     option.starts_with('-') && !["auth", "cookie", "pin"].contains(&last) && names_secret(last)
 }
 
-/// Whether a value is long enough for a credential, and not an obvious setting.
+/// Checks whether a value is long enough for a credential, and not an obvious setting.
 fn is_long(value: &str) -> bool {
     value.len() >= 6 && !value.starts_with('-') && !is_plain(value) && variable(value).is_none()
 }
 
-/// Whether a value is a path, a number or a switch.
+/// Checks whether a value is a path, a number or a switch.
 fn is_plain(value: &str) -> bool {
     value.is_empty()
         || value.starts_with('/')
@@ -413,7 +420,7 @@ fn is_plain(value: &str) -> bool {
         || ["true", "false"].contains(&value)
 }
 
-/// Whether a name has a word that stands for a credential.
+/// Checks whether a name has a word that stands for a credential.
 fn names_secret(name: &str) -> bool {
     let mut words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
     words.any(|word| SECRET_WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret)))
@@ -436,7 +443,7 @@ mod tests {
         let place =
             ImportContext { client: "A Client", config: &Config::default(), others: &[], files };
         let entry = ServerEntry { server, is_enabled: true, further: Vec::new() };
-        imported(name, entry, &place)
+        import_server(name, entry, &place)
     }
 
     fn program(words: &[&str], variables: &[(&str, &str)]) -> Result<Imported, ImportError> {
@@ -521,11 +528,11 @@ mod tests {
             assert!(read("a", server, &[]).is_err(), "{name}");
         }
         for name in ["0", "../../x", "\u{8}ash", "\u{431}ash"] {
-            assert!(fitted(name).is_err(), "{name}");
+            assert!(fit_name(name).is_err(), "{name}");
         }
-        assert!(fitted(&"a".repeat(25)).is_err());
+        assert!(fit_name(&"a".repeat(25)).is_err());
         assert!(may_hold_credential("https://h.example/s/0a1b2c3d4e5f60718293/mcp"));
         assert!(!may_hold_credential("https://h.example/a-long-path-of-words/mcp2"));
-        assert_eq!(fitted("@acme/Server_1").unwrap(), "acme-server-1");
+        assert_eq!(fit_name("@acme/Server_1").unwrap(), "acme-server-1");
     }
 }

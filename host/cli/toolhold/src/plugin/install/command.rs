@@ -373,9 +373,8 @@ impl Shop<'_> {
         } else {
             (PathAccess::ReadWrite, "read and change")
         };
-        let question = format!(
-            "Directories that the plugin may {verbs}, separated by commas [Enter: none]:"
-        );
+        let question =
+            format!("Directories that the plugin may {verbs}, separated by commas [Enter: none]:");
         loop {
             let answer = dialogue.ask(&question)?;
             let directories: Result<Vec<_>, FolderError> =
@@ -469,8 +468,7 @@ impl Shop<'_> {
 
         let (offer, comparison) = host::block_on(async {
             let offer = self.offer(&source, &source).await?;
-            let comparison =
-                self.installer.compare(current, name, &offer, mode.downgrade).await?;
+            let comparison = self.installer.compare(current, name, &offer, mode.downgrade).await?;
             Ok((offer, comparison))
         })?;
         let Comparison::Other { difference, signer, is_more } = comparison else {

@@ -125,12 +125,9 @@ pub(super) fn plan_ceiling(
     inputs: &Inputs,
 ) -> Result<Vec<PlannedFile>, HostError> {
     let Some(ceiling) = contents.ceiling.clone() else { return Ok(Vec::new()) };
-    let Some(path) = &inputs.ceiling
-        && let Some(folder) = path.parent()
-    else {
-        let why = "the bundle has a ceiling, but this process has no place for a ceiling";
-        return Err(refused(&contents.path, why));
-    };
+    let no_place = "the bundle has a ceiling, but this process has no place for a ceiling";
+    let Some(path) = &inputs.ceiling else { return Err(refused(&contents.path, no_place)) };
+    let Some(folder) = path.parent() else { return Err(refused(&contents.path, no_place)) };
     if !may_write(folder) {
         let why = format!(
             "the bundle has a ceiling, but this user can't write {}; run the command as root, or \
