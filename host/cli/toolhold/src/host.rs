@@ -79,7 +79,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Resul
 }
 
 /// Runs a future and all its tasks, except for blocking ones, on this thread. A server for one
-/// client behind a pipe uses this function: waking another thread would take longer than most calls.
+/// client behind a pipe uses this function: waking another thread takes longer than most calls.
 pub(crate) fn block_on_this_thread<T>(
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {

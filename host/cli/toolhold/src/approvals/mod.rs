@@ -32,11 +32,11 @@ pub(crate) fn run(arguments: &ApprovalsArguments, options: &Options) -> Result<E
                 (true, _) => Scope::Session,
                 _ => Scope::Once,
             };
-            desk.answer(found(&waiting, id)?, Reply::Yes { scope, by: BY.to_owned() })?;
+            desk.answer(find(&waiting, id)?, Reply::Yes { scope, by: BY.to_owned() })?;
         }
         Some(ApprovalsCommand::Deny { id, because }) => {
             let reason = because.clone().unwrap_or_default();
-            desk.answer(found(&waiting, id)?, Reply::No { by: BY.to_owned(), reason })?;
+            desk.answer(find(&waiting, id)?, Reply::No { by: BY.to_owned(), reason })?;
         }
         None if arguments.json => writeln!(std::io::stdout().lock(), "{}", json!(waiting))?,
         None if waiting.is_empty() => writeln!(anstream::stdout(), "No call waits for approval.")?,
@@ -54,7 +54,7 @@ struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    /// The open questions. An invalid file is reported and isn't a question.
+    /// Reads the open questions. An invalid file isn't a question, and a warning names it.
     fn waiting(&self) -> Result<Vec<PostedQuestion>, Error> {
         let (waiting, wrong) = self.questions.waiting()?;
         for error in wrong {
@@ -63,7 +63,7 @@ impl Desk<'_> {
         Ok(waiting)
     }
 
-    /// Asks about each in turn, if a person is at the terminal.
+    /// Asks about each question in turn. Without a terminal, the questions are listed.
     fn ask_each(&self, waiting: &[PostedQuestion]) -> Result<Exit, Error> {
         let Some(mut dialogue) =
             ask::open_dialogue("your answers are saved, and the other calls still wait")
@@ -85,7 +85,7 @@ impl Desk<'_> {
         audit::record_answer(&loaded, &self.folders, &posted.question, &reply, BY)?;
         let settings = loaded.values.approvals;
         let mut out = anstream::stdout();
-        let said = match &reply {
+        let result = match &reply {
             Reply::Yes { scope: Scope::Once, .. } => "allowed, once",
             Reply::Yes { scope: Scope::Session, .. } => "allowed for the session",
             Reply::Yes { scope: Scope::Always, .. } => {
@@ -104,7 +104,7 @@ impl Desk<'_> {
             Reply::No { .. } | Reply::Unasked(_) => "denied",
         };
         self.questions.answer(posted, reply, Duration::from_secs(settings.expire_secs.get()))?;
-        writeln!(out, "{} is {said}.", neutral_line(&posted.id))?;
+        writeln!(out, "{} is {result}.", neutral_line(&posted.id))?;
         Ok(())
     }
 }
@@ -120,8 +120,8 @@ fn list(waiting: &[PostedQuestion]) -> Result<(), Error> {
 }
 
 fn head(posted: &PostedQuestion) -> String {
-    let now =
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = since_epoch.unwrap_or_default().as_secs();
     let ago = now.saturating_sub(posted.asked);
     let left = posted.until.saturating_sub(now);
     let session = neutral_line(&posted.question.session);
@@ -131,16 +131,15 @@ fn head(posted: &PostedQuestion) -> String {
     )
 }
 
-/// The one question whose ID begins with `id`.
-fn found<'a>(waiting: &'a [PostedQuestion], id: &str) -> Result<&'a PostedQuestion, Error> {
-    let mut matching = waiting.iter().filter(|posted| !id.is_empty() && posted.id.starts_with(id));
-    match (matching.next(), matching.next()) {
-        (Some(posted), None) => Ok(posted),
-        (Some(_), Some(_)) => {
-            Err(Error::Usage(format!("more than one ID begins with {id}; write more digits")))
-        }
-        _ => Err(Error::Usage(format!(
+/// Finds the only question whose ID begins with `id`.
+fn find<'a>(waiting: &'a [PostedQuestion], id: &str) -> Result<&'a PostedQuestion, Error> {
+    let matches: Vec<&PostedQuestion> =
+        waiting.iter().filter(|posted| !id.is_empty() && posted.id.starts_with(id)).collect();
+    match matches[..] {
+        [posted] => Ok(posted),
+        [] => Err(Error::Usage(format!(
             "no waiting call has the ID {id}; `toolhold approvals` lists the waiting calls"
         ))),
+        _ => Err(Error::Usage(format!("more than one ID begins with {id}; write more digits"))),
     }
 }

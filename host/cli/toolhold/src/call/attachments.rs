@@ -14,7 +14,7 @@ use crate::error::Error;
 /// Bytes of an attachment, which is held in memory and copied into the sandbox.
 const MAX_ATTACHMENT: u64 = 64 * 1024 * 1024;
 
-/// The files as attachments.
+/// Reads the files as attachments.
 pub(super) fn read(files: &[PathBuf]) -> Result<Vec<Content>, Error> {
     files.iter().map(|file| attachment(file)).collect()
 }
@@ -31,25 +31,22 @@ pub(super) fn all_are_named(files: &[PathBuf], arguments: &Value) -> Result<(), 
             _ => false,
         }
     }
-    match files.iter().enumerate().find(|(index, _)| !names(arguments, *index)) {
-        None => Ok(()),
-        Some((index, file)) => {
-            let how = format!(
-                "write {{\"$attachment\": {index}}} as the value of an argument; `toolhold tools \
-                 TOOL` lists the arguments"
-            );
-            Err(Error::Usage(format!(
-                "--attach {}: no argument uses this file; {how}",
+    for (index, file) in files.iter().enumerate() {
+        if !names(arguments, index) {
+            return Err(Error::Usage(format!(
+                "--attach {}: no argument uses this file; write {{\"$attachment\": {index}}} as \
+                 the value of an argument; `toolhold tools TOOL` lists the arguments",
                 file.display()
-            )))
+            )));
         }
     }
+    Ok(())
 }
 
-/// A file as an attachment: text if it is UTF-8, otherwise bytes.
+/// Reads a file as an attachment, which is text if the file is UTF-8, and bytes otherwise.
 fn attachment(path: &Path) -> Result<Content, Error> {
     let mut bytes = Vec::new();
-    // Non-blocking: opening a FIFO would wait for a writer.
+    // Opening a FIFO would wait for a writer.
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = File::options()
         .read(true)
@@ -63,8 +60,10 @@ fn attachment(path: &Path) -> Result<Content, Error> {
     if bytes.len() as u64 > MAX_ATTACHMENT {
         return Err(unusable(path, "more than 64 MiB"));
     }
-    let body =
-        String::from_utf8(bytes).map_or_else(|error| Body::Bytes(error.into_bytes()), Body::Text);
+    let body = match String::from_utf8(bytes) {
+        Ok(text) => Body::Text(text),
+        Err(error) => Body::Bytes(error.into_bytes()),
+    };
     Ok(Content { body, media_type: None, meta: None })
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
     answer::show(call, &answer, &shown)
 }
 
-/// The session of the call: the named one, otherwise the one of this user in this directory.
+/// Opens the session of the call: the named one, or else that of this user in this directory.
 pub(crate) fn session(name: Option<&str>, folders: &Folders) -> Result<Session, Error> {
     let user = rustix::process::geteuid().as_raw();
     let name = match name {

@@ -127,7 +127,7 @@ fn from_words(definition: &Definition, words: &[String]) -> Result<Value, Argume
     Ok(Value::Object(arguments))
 }
 
-/// Returns the argument that a single word sets: the one that the tool takes without a name, or else
+/// Returns the argument that one word sets: the one that the tool takes without a name, or else
 /// the only required one. Returns `None` if the word is `KEY=VALUE` or an option.
 fn bare_argument<'d>(definition: &'d Definition, word: &str) -> Option<&'d str> {
     // The word is probably an option in the wrong place.

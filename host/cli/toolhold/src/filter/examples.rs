@@ -44,16 +44,18 @@ struct Counts {
 
 pub(super) async fn run(host: &Host, names: &[String], as_json: bool) -> Result<Exit, Error> {
     let filters = host.filters();
-    if let Some(unknown) =
-        names.iter().find(|name| !filters.iter().any(|filter| filter.name == **name))
-    {
-        return Err(Error::Usage(format!(
-            "there is no filter `{unknown}`; `toolhold filter list` shows all filters"
-        )));
+    for name in names {
+        if !filters.iter().any(|filter| filter.name == *name) {
+            return Err(Error::Usage(format!(
+                "there is no filter `{name}`; `toolhold filter list` shows all filters"
+            )));
+        }
     }
     let mut counts = Counts::default();
-    for filter in filters.iter().filter(|filter| names.is_empty() || names.contains(&filter.name)) {
-        counts.add(host, filter).await;
+    for filter in &filters {
+        if names.is_empty() || names.contains(&filter.name) {
+            counts.add(host, filter).await;
+        }
     }
     let problems = host.filter_rules().map(|rules| rules.problems).unwrap_or_default();
     let exit = if counts.wrong.is_empty() && problems.is_empty() {
@@ -96,11 +98,10 @@ pub(super) async fn run(host: &Host, names: &[String], as_json: bool) -> Result<
 impl Counts {
     async fn add(&mut self, host: &Host, filter: &FilterState) {
         let name = &filter.name;
-        let meta = filter
-            .definition
-            .meta
-            .as_deref()
-            .map_or_else(|| Ok(Meta::default()), serde_json::from_str::<Meta>);
+        let meta = match &filter.definition.meta {
+            Some(meta) => serde_json::from_str::<Meta>(meta),
+            None => Ok(Meta::default()),
+        };
         let examples = match meta {
             Ok(meta) => meta.examples,
             Err(error) => {

@@ -31,13 +31,16 @@ pub(crate) fn run(arguments: &ManArguments) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Writes a page a command: `toolhold.1`, `toolhold-call.1`, `toolhold-config-show.1`, …
+/// Writes a page for each command: `toolhold.1`, `toolhold-call.1`, `toolhold-config-show.1`, …
 fn write_all(command: &Command, directory: &Path) -> io::Result<()> {
     fs::write(directory.join(format!("{}.1", full_name(command))), page(command)?)?;
-    command.get_subcommands().try_for_each(|below| write_all(below, directory))
+    for subcommand in command.get_subcommands() {
+        write_all(subcommand, directory)?;
+    }
+    Ok(())
 }
 
-/// The page of a command, in roff.
+/// Returns the page of a command, in roff.
 fn page(command: &Command) -> io::Result<String> {
     let mut page = Vec::new();
     Man::new(command.clone())
@@ -45,10 +48,10 @@ fn page(command: &Command) -> io::Result<String> {
         .manual("Toolhold")
         .render(&mut page)?;
     // Named characters show in any locale.
-    Ok(String::from_utf8_lossy(&page).chars().map(named).collect())
+    Ok(String::from_utf8_lossy(&page).chars().map(escape).collect())
 }
 
-fn named(c: char) -> String {
+fn escape(c: char) -> String {
     if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) }
 }
 
@@ -69,10 +72,10 @@ fn find<'c>(root: &'c Command, names: &[String]) -> Result<&'c Command, Error> {
     for name in names {
         command = command.find_subcommand(name).ok_or_else(|| {
             let near = nearest(name, command.get_subcommands().map(Command::get_name));
-            let hint = near.map_or_else(
-                || "`toolhold help` lists all commands".to_owned(),
-                |near| format!("did you mean `{near}`?"),
-            );
+            let hint = match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "`toolhold help` lists all commands".to_owned(),
+            };
             Error::Usage(format!("there is no command `{}`; {hint}", names.join(" ")))
         })?;
     }

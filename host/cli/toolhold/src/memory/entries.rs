@@ -68,27 +68,29 @@ impl Entries {
         Ok(entries)
     }
 
-    /// Calls `each` for all entries whose IDs begin with `prefix`.
+    /// Calls `visit` for all entries whose IDs begin with `prefix`.
     pub(crate) fn each(
         &self,
         prefix: &str,
-        mut each: impl FnMut(&MemoryEntry) -> Result<(), CommandError>,
+        mut visit: impl FnMut(&MemoryEntry) -> Result<(), CommandError>,
     ) -> Result<(), CommandError> {
         let mut cursor: Option<String> = None;
         loop {
             let page =
                 self.run(|index, stop| index.list(prefix, cursor.as_deref(), BATCH, stop))?;
             let keys: Vec<String> = page.entries.into_iter().map(|entry| entry.key).collect();
-            self.get(&keys)?.iter().try_for_each(&mut each)?;
-            match page.cursor {
-                Some(next) => cursor = Some(next),
-                None => return Ok(()),
+            for entry in self.get(&keys)? {
+                visit(&entry)?;
             }
+            if page.cursor.is_none() {
+                return Ok(());
+            }
+            cursor = page.cursor;
         }
     }
 
-    /// The entry with a key or an ID.
-    pub(crate) fn one(&self, key: &str, prefix: &str) -> Result<MemoryEntry, CommandError> {
+    /// Finds the entry with a key or an ID.
+    pub(crate) fn find(&self, key: &str, prefix: &str) -> Result<MemoryEntry, CommandError> {
         let shown = neutral_line(key);
         if key.is_empty() || key.len() > toolhold_store::index::MAX_KEY {
             return Err(CommandError::Usage(format!("`{shown}` isn't a valid key of a memory")));
@@ -98,16 +100,7 @@ impl Entries {
         {
             return Ok(entry);
         }
-        let mut ids = Vec::new();
-        let mut cursor: Option<String> = None;
-        loop {
-            let page = self.run(|index, stop| index.list(prefix, cursor.as_deref(), 1000, stop))?;
-            ids.extend(page.entries.into_iter().map(|one| one.key).filter(|id| key_of(id) == key));
-            match page.cursor {
-                Some(next) if ids.len() <= SHOWN => cursor = Some(next),
-                _ => break,
-            }
-        }
+        let ids = self.ids_with_key(key, prefix)?;
         match &ids[..] {
             [] => Err(CommandError::Usage(format!(
                 "there is no memory with the key `{shown}`; `toolhold memory search` lists the \
@@ -124,6 +117,21 @@ impl Entries {
                     ids.join("\n  ")
                 )))
             }
+        }
+    }
+
+    /// Returns the IDs with a key, or some of them if there are many.
+    fn ids_with_key(&self, key: &str, prefix: &str) -> Result<Vec<String>, CommandError> {
+        let mut ids = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let page = self.run(|index, stop| index.list(prefix, cursor.as_deref(), 1000, stop))?;
+            let page_ids = page.entries.into_iter().map(|entry| entry.key);
+            ids.extend(page_ids.filter(|id| key_of(id) == key));
+            if page.cursor.is_none() || ids.len() > SHOWN {
+                return Ok(ids);
+            }
+            cursor = page.cursor;
         }
     }
 
@@ -147,10 +155,10 @@ impl Entries {
     }
 }
 
-/// The entry's key in an ID: the part after the scope and the owner.
+/// Returns the entry's key in an ID: the part after the scope and the owner.
 fn key_of(id: &str) -> &str {
-    let before = if id.starts_with("user/") { 2 } else { 3 };
-    id.splitn(before + 1, '/').nth(before).unwrap_or(id)
+    let parts_before = if id.starts_with("user/") { 2 } else { 3 };
+    id.splitn(parts_before + 1, '/').nth(parts_before).unwrap_or(id)
 }
 
 impl MemoryEntry {
@@ -167,7 +175,8 @@ impl MemoryEntry {
         entry
     }
 
-    /// Whether the plugin has put the key before the content, so that its words are found.
+    /// Checks whether the plugin has put the key before the content, so that the key's words are
+    /// found.
     fn is_keyed(&self) -> bool {
         self.origin.get("keyed") == Some(&Value::Bool(true))
     }
@@ -180,7 +189,7 @@ impl MemoryEntry {
         self.id.split('/').next().unwrap_or_default()
     }
 
-    /// The opaque name of its project. `None`: the entry belongs to no project.
+    /// Returns the opaque name of the entry's project, or `None` if it belongs to no project.
     pub(crate) fn project(&self) -> Option<&str> {
         self.id.strip_prefix("project/")?.split('/').nth(1)
     }
@@ -193,7 +202,7 @@ impl MemoryEntry {
         self.text_of("category")
     }
 
-    /// A text of its origin.
+    /// Returns a text of the entry's origin.
     pub(crate) fn text_of(&self, name: &str) -> String {
         self.origin.get(name).and_then(Value::as_str).unwrap_or("unknown").to_owned()
     }
@@ -203,13 +212,13 @@ impl MemoryEntry {
         Timestamp::from_second(seconds).unwrap_or_default()
     }
 
-    /// The day on which it was saved, in UTC.
+    /// Returns the day on which the entry was saved, in UTC.
     pub(crate) fn day(&self) -> String {
         self.time().to_string().chars().take(10).collect()
     }
 
-    /// A hash that tells the content from any other. It has 128 bits: two texts with the same 64
-    /// bits are found in minutes.
+    /// Returns a hash that tells the content from any other. The hash has 128 bits, because two
+    /// texts with the same 64 bits are found in minutes.
     pub(crate) fn hash(&self) -> String {
         let digest = Sha256::digest(&self.content);
         digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
@@ -232,7 +241,7 @@ impl MemoryEntry {
         neutral_json(toolhold_redaction::json(value, Keys::Text))
     }
 
-    /// The document after a person has vouched for it, and perhaps changed its text.
+    /// Makes the document after a person has trusted it, and perhaps changed its text.
     pub(crate) fn edited(mut self, text: Option<String>) -> Document {
         self.origin.insert("untrusted".to_owned(), false.into());
         // The plugin makes the vector again.

@@ -22,7 +22,7 @@ use entries::{Entries, MemoryEntry};
 
 use crate::arguments::memory::{EntryScope, MemoryCommand};
 
-/// Runs the command. Blocks. `directory`: the working directory.
+/// Runs the command. Blocks. `directory` is the working directory.
 ///
 /// # Errors
 ///
@@ -40,10 +40,10 @@ pub(crate) fn run(
             search(&entries, &words.join(" "), &prefix(*scope, &here), *limit, &here, *json)
         }
         MemoryCommand::Show { key, scope, json } => {
-            show(&entries.one(key, &prefix(*scope, &here))?, &here, *json)
+            show(&entries.find(key, &prefix(*scope, &here))?, &here, *json)
         }
         MemoryCommand::Edit { key, text, trusted, scope } => {
-            let entry = entries.one(key, &prefix(*scope, &here))?;
+            let entry = entries.find(key, &prefix(*scope, &here))?;
             edit(&entries, entry, text.as_deref(), trusted.as_deref())
         }
         MemoryCommand::Export { scope } => export(&entries, &prefix(*scope, &here)),
@@ -57,8 +57,8 @@ pub(crate) fn run(
     }
 }
 
-/// The prefix of a scope's keys in the project `here`. `None`: the keys of all scopes, projects and
-/// principals.
+/// Returns the prefix of a scope's keys in the project `here`. Without a scope, the prefix is empty
+/// and fits the keys of all scopes, projects and principals.
 fn prefix(scope: Option<EntryScope>, here: &str) -> String {
     let user = user_id(None);
     match scope {
@@ -99,7 +99,7 @@ fn search(
     Ok(Exit::Success)
 }
 
-/// A text of an entry: without secrets, and with nothing that steers a terminal.
+/// Returns a text of an entry without secrets, and without characters that steer a terminal.
 fn shown(text: &str) -> String {
     neutral(&redacted(text, Keys::Text)).into_owned()
 }
@@ -114,7 +114,7 @@ fn print_head(out: &mut impl Write, entry: &MemoryEntry, here: &str) -> std::io:
     writeln!(out)
 }
 
-/// The day, the category and the scope of an entry.
+/// Describes the day, the category and the scope of an entry.
 fn about(entry: &MemoryEntry, here: &str) -> String {
     let scope = match entry.project() {
         Some(project) if project == here => "this project",
@@ -185,17 +185,16 @@ fn edit(
     Ok(Exit::Success)
 }
 
-/// Whether a person has seen the text that they vouch for: a session may have exchanged it.
+/// Checks that the person has seen the text that becomes trusted: a session may have changed it.
 fn check_seen(entry: &MemoryEntry, hash: &str) -> Result<(), CommandError> {
     let show = format!("toolhold memory show {}", neutral_line(&entry.id));
+    if hash == entry.hash() {
+        return Ok(());
+    }
     if !hash.is_empty() {
-        return if hash == entry.hash() {
-            Ok(())
-        } else {
-            Err(CommandError::Unasked(format!(
-                "nothing is changed: the text has another hash. Read the text again: `{show}`"
-            )))
-        };
+        return Err(CommandError::Unasked(format!(
+            "nothing is changed: the text has another hash. Read the text again: `{show}`"
+        )));
     }
     let Some(mut dialogue) = ask::open_dialogue("nothing is changed") else {
         return Err(CommandError::Unasked(format!(
@@ -226,7 +225,7 @@ fn delete(
 ) -> Result<Exit, CommandError> {
     let mut found = Vec::new();
     for key in keys {
-        found.push(entries.one(key, prefix)?);
+        found.push(entries.find(key, prefix)?);
     }
     let mut out = anstream::stdout().lock();
     for entry in found {

@@ -79,10 +79,10 @@ fn all(host: &Host, off: String, as_json: bool) -> Result<Exit, Error> {
 fn show_tool(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
     let Some(tool) = host.tool(name) else {
         let similar = host.similar_tools(name);
-        let hint = similar.first().map_or_else(
-            || "`toolhold tools` lists all tools".to_owned(),
-            |near| format!("did you mean `{near}`?"),
-        );
+        let hint = match similar.first() {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`toolhold tools` lists all tools".to_owned(),
+        };
         return Err(Error::Usage(format!("there is no tool `{name}`; {hint}")));
     };
     let plugin = host.plugin_of(&tool.name);
@@ -169,19 +169,12 @@ fn describe(tool: &Definition, columns: Option<usize>) -> String {
         );
     }
     if !tool.aliases.is_empty() {
-        text += &format!(
-            "  also called {}\n",
-            tool.aliases.iter().map(|alias| neutral_line(alias)).collect::<Vec<_>>().join(", ")
-        );
+        let aliases: Vec<String> = tool.aliases.iter().map(|alias| neutral_line(alias)).collect();
+        text += &format!("  also called {}\n", aliases.join(", "));
     }
-    if let Some(Value::Object(output)) = &tool.output_schema {
-        let names: Vec<String> = output
-            .get("properties")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-            .map(|(name, _)| neutral_line(name))
-            .collect();
+    if let Some(output @ Value::Object(_)) = &tool.output_schema {
+        let properties = output["properties"].as_object().into_iter().flatten();
+        let names: Vec<String> = properties.map(|(name, _)| neutral_line(name)).collect();
         text += &format!("  structured answer: {}\n", names.join(", "));
     }
     text
@@ -201,12 +194,13 @@ fn behaviour(annotations: Annotations) -> String {
         (open_world, "reaches beyond this machine"),
         (cacheable, "answers may be cached"),
     ];
-    words
-        .into_iter()
-        .filter(|(holds, _)| *holds)
-        .map(|(_, word)| word)
-        .collect::<Vec<_>>()
-        .join(", ")
+    let mut true_words = Vec::new();
+    for (is_true, word) in words {
+        if is_true {
+            true_words.push(word);
+        }
+    }
+    true_words.join(", ")
 }
 
 #[cfg(test)]

@@ -114,7 +114,7 @@ fn missing(
     missing
 }
 
-/// Checks whether a secret of our server has this value. `table` is the key of the server's secrets.
+/// Checks whether a secret of our server has this value. `table` is the key of all its secrets.
 fn has_value(
     ours: &McpServer,
     table: &str,

@@ -117,8 +117,8 @@ pub(super) fn plan_filters(
     PlannedFile::new(&folders.config, FILTERS, filters).map(Some)
 }
 
-/// Plans the organisation's ceiling, with its signature first. Returns no files if the bundle has no
-/// ceiling.
+/// Plans the organisation's ceiling, with its signature first. Returns no files if there is no
+/// ceiling in the bundle.
 pub(super) fn plan_ceiling(
     contents: &BundleContents,
     folders: &Folders,
