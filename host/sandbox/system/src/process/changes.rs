@@ -202,6 +202,7 @@ impl Watch {
                     .is_some_and(|index| arguments[index] & libc::AT_SYMLINK_FOLLOW as u64 != 0);
                 let old = process.find_argument(arguments, old_directory, paths[0], follow_old)?;
                 let new = process.find_argument(arguments, new_directory, paths[1], false)?;
+                self.ensure_waiting(notification)?;
                 // The old name stays.
                 let old = self.covered(old.map(HostEntry::without_its_name));
                 let new = self.covered(new);
