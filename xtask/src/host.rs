@@ -27,9 +27,9 @@ pub(crate) fn build_without_parts() -> Result<PathBuf, String> {
     with_plugins(|| guests::build(Selection::BuiltIn), compile)
 }
 
-/// The packages that the program doesn't need, or that need the plugins. Cargo gives the others the
-/// same features without them.
-const LATER: [&str; 3] = ["toolhold-builtins", "toolhold-packaging", "toolhold-fuzz"];
+/// The packages that need the plugins, or that the program doesn't need. Each other package has the
+/// same features without them, so it is compiled once.
+const LATER: [&str; 2] = ["toolhold-builtins", "toolhold-fuzz"];
 
 /// Builds the plugins, their compiler and the libraries of the program, side by side, since each of
 /// them alone often leaves a processor idle. Then compiles the plugins, and builds the program with
@@ -86,5 +86,31 @@ fn program(folder: &Path, name: &str) -> Result<PathBuf, String> {
         Ok(program)
     } else {
         Err(format!("cargo didn't build {}", program.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The packages that cargo would compile, each with its features.
+    fn packages(excluded: &[&str]) -> BTreeSet<String> {
+        let mut tree = cargo::host("tree");
+        tree.args(["--offline", "--workspace", "--edges", "normal,build", "--prefix", "none"]);
+        tree.args(["--format", "{p} {f}"]);
+        tree.args(excluded.iter().flat_map(|package| ["--exclude", package]));
+        let output = tree.output().expect("cargo runs");
+        let lines = String::from_utf8(output.stdout).expect("cargo prints UTF-8");
+        lines.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+    }
+
+    #[test]
+    fn both_builds_give_each_package_the_same_features() {
+        let first = packages(&LATER);
+        assert!(first.len() > 400, "{} packages", first.len());
+        let twice: Vec<_> = first.difference(&packages(&[])).cloned().collect();
+        assert!(twice.is_empty(), "these would be compiled twice: {twice:?}");
     }
 }
