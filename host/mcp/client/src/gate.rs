@@ -287,7 +287,7 @@ impl MessageLimits {
     ///
     /// The server sent too many messages that answer no request.
     pub(crate) fn admit(&mut self, message: &ServerJsonRpcMessage) -> Result<bool, LimitError> {
-        let is_admitted = match message {
+        let answers_a_request = match message {
             ServerJsonRpcMessage::Response(response) => self.pending.take(&response.id),
             ServerJsonRpcMessage::Error(error) => match &error.id {
                 Some(id) => self.pending.take(id),
@@ -295,25 +295,24 @@ impl MessageLimits {
                 // a request that waits.
                 None => !self.pending.is_empty(),
             },
-            ServerJsonRpcMessage::Request(_) => {
-                self.count()?;
-                true
-            }
-            ServerJsonRpcMessage::Notification(notification) => {
-                self.count()?;
-                matches!(
-                    notification.notification,
-                    ServerNotification::CancelledNotification(_)
-                        | ServerNotification::ProgressNotification(_)
-                        | ServerNotification::ToolListChangedNotification(_)
-                        | ServerNotification::SubscriptionsAcknowledgedNotification(_)
-                )
-            }
+            ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => false,
         };
-        if !is_admitted {
-            self.count()?;
+        if answers_a_request {
+            return Ok(true);
         }
-        Ok(is_admitted)
+
+        self.count()?;
+        match message {
+            ServerJsonRpcMessage::Request(_) => Ok(true),
+            ServerJsonRpcMessage::Notification(notification) => Ok(matches!(
+                notification.notification,
+                ServerNotification::CancelledNotification(_)
+                    | ServerNotification::ProgressNotification(_)
+                    | ServerNotification::ToolListChangedNotification(_)
+                    | ServerNotification::SubscriptionsAcknowledgedNotification(_)
+            )),
+            ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_) => Ok(false),
+        }
     }
 
     /// Counts a message that answers no request.

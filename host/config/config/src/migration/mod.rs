@@ -408,9 +408,9 @@ fn convert(
     }))
 }
 
-/// Checks whether a path is `/tmp`, or `/tmp/` and the like.
+/// Checks whether a path is `/tmp`, with or without a slash at its end.
 fn is_temporary_folder(path: &str) -> bool {
-    path.starts_with("/tmp") && path.len() < 6
+    path == "/tmp" || path == "/tmp/"
 }
 
 fn number(value: &Value) -> Result<i64, ConvertError> {
