@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-/// Room for the notice of what is left out.
+/// Bytes for the notice about the omitted part.
 const MARK: usize = 64;
 
-/// Most bytes of a line that are removed next to the omitted part. No secret that is recognised by
-/// its form is longer.
+/// Maximum number of bytes that are removed from a line next to the omitted part. A secret that is
+/// recognised by its form is never longer.
 const MAX_LINE: usize = 4096;
 
 /// The new output of one stream. If the output is too long, only its beginning and its end are
@@ -22,7 +22,7 @@ pub struct BoundedOutput {
 }
 
 impl BoundedOutput {
-    /// Adds output. At most `limit` bytes are kept.
+    /// Adds output, and stores at most `limit` bytes.
     pub fn push(&mut self, bytes: &[u8], limit: usize) {
         let beginning_limit = limit / 4;
         let beginning_room = beginning_limit.saturating_sub(self.beginning.len());
@@ -52,7 +52,8 @@ impl BoundedOutput {
             let mark = format!("\n[… {left_out} bytes are left out here …]\n");
             output.extend_from_slice(mark.as_bytes());
         }
-        // The halves are copied as a whole: byte by byte, megabytes take a part of a second.
+        // Both halves are copied as a whole. Copying megabytes byte by byte takes a noticeable
+        // time.
         let (first, second) = end.as_slices();
         output.extend_from_slice(first);
         output.extend_from_slice(second);
@@ -90,9 +91,10 @@ fn remove_partial_line(end: &mut VecDeque<u8>) -> usize {
     length - end.len()
 }
 
-/// Returns the number of bytes from the cut to the next line end. The whole line is removed, since
-/// a part of a secret, or a secret without its name, isn't recognised. In a very long line, the
-/// bytes end with the word.
+/// Returns the number of bytes from the cut to the next line end.
+///
+/// The whole line is removed, because a part of a secret, or a secret without its name, isn't
+/// recognised. In a very long line, only the rest of the current word is removed.
 fn partial_line_length<'b>(bytes: impl Iterator<Item = &'b u8> + Clone, length: usize) -> usize {
     let line_limit = MAX_LINE.min(length / 2);
     let line_end = bytes.clone().take(line_limit).position(|byte| *byte == b'\n');

@@ -1,23 +1,23 @@
-//! The table of built-in plugins: where each is configured, and what it may use. The host's whole
-//! knowledge about a plugin by its name is in this table.
+//! The table of built-in plugins: the tables that configure each plugin, and its grants. The host
+//! knows plugins by their names only in this table.
 
-/// A built-in plugin: where it is configured, and what it may use.
+/// A built-in plugin: the tables that configure it, and its grants.
 #[derive(Debug)]
 pub struct BuiltInPlugin {
-    /// Its name.
+    /// The name of the plugin.
     pub name: &'static str,
-    /// The table of the configuration that its files and commands come from.
+    /// The table of the configuration that grants the plugin's files and commands.
     pub table: &'static str,
-    /// The tables whose `enabled` switches it off.
+    /// The tables whose `enabled` disables the plugin.
     pub switches: &'static [&'static str],
-    /// Things that the plugin may use.
+    /// Resources that the plugin may use.
     pub grants: &'static [BuiltInGrant],
-    /// The origin of the claims in its answers. `None`: the subjects of a call determine the
-    /// origin.
+    /// The origin of the claims in the plugin's answers. With `None`, the subjects of a call
+    /// determine the origin.
     pub claims: Option<&'static str>,
 }
 
-/// Something that a built-in plugin may use. The configuration says how much of it.
+/// A resource that a built-in plugin may use. The configuration sets its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuiltInGrant {
     /// Files and folders.
@@ -85,7 +85,7 @@ pub const BUILT_IN_PLUGINS: [BuiltInPlugin; 8] = [
     BuiltInPlugin {
         name: "diagnostics",
         table: "tools.shell",
-        // It starts what `bash` may.
+        // The tool starts programs that `bash` may start.
         switches: &["tools.diagnostics", "tools.shell"],
         grants: &[BuiltInGrant::Compilers],
         claims: Some("diagnostics"),
@@ -105,7 +105,7 @@ impl BuiltInPlugin {
         BUILT_IN_PLUGINS.iter().find(|plugin| plugin.name == name)
     }
 
-    /// Checks whether the built-in plugin with a name may use something.
+    /// Checks whether the built-in plugin with this name has the grant.
     pub fn has(name: &str, grant: BuiltInGrant) -> bool {
         Self::named(name).is_some_and(|plugin| plugin.grants.contains(&grant))
     }

@@ -4,19 +4,19 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A refusal: the action, the rule, the place of the rule, and the remedy.
+/// A denial: the action, the rule, the rule's place, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
     /// The capability that was used: `files`, `search`, `network`.
     pub capability: String,
-    /// The action and its object: `read /home/u/.env`.
+    /// The action with its object: `read /home/u/.env`.
     pub action: String,
     /// The rule that decided, as written: `deny_read = "**/.env"`.
     pub rule: String,
     /// The place of the rule: `[tools.file] in /home/u/.config/toolhold/toolhold.toml`, or `built
     /// in`.
     pub place: String,
-    /// The line that would change it, or why none can.
+    /// The configuration line that would change the decision, or the reason why no line can.
     pub remedy: String,
 }
 

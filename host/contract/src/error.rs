@@ -1,4 +1,4 @@
-//! The failure of a call: its category and code, and which codes only the host sets.
+//! The failure of a call with its category and code, and the codes that only the host sets.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::{Content, Denial, UntrustedText};
 
-/// Why a call failed. The set is closed, since hosts and agents decide by it; [`Failure::code`] is
-/// finer and open.
+/// The reason why a call failed. The set is closed, because hosts and agents decide by the
+/// category. [`Failure::code`] is more detailed, and has an open set of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
@@ -18,7 +18,7 @@ pub enum Category {
     InvalidParameters,
     /// An argument has the wrong type.
     TypeMismatch,
-    /// A rule of the operator forbids it.
+    /// A rule of the operator denies the call.
     PolicyBlocked,
     /// The call needs approval, and nobody was asked.
     ConfirmationRequired,
@@ -26,7 +26,7 @@ pub enum Category {
     PermanentFailure,
     /// The caller went away.
     Cancelled,
-    /// There are too many calls; a later one may work.
+    /// There are too many calls. A later call may succeed.
     RateLimited,
     /// The other server failed.
     ServerError,
@@ -55,8 +55,8 @@ impl Category {
     }
 }
 
-/// Codes that only the host sets, since callers decide by them. They are removed from a guest's
-/// failure.
+/// Codes that only the host sets, because callers decide by these codes. The host removes them from
+/// the failure of a guest.
 pub const HOST_CODES: [&str; 14] = [
     "audit",
     "bad_answer",
@@ -74,16 +74,17 @@ pub const HOST_CODES: [&str; 14] = [
     "withheld",
 ];
 
-/// A failed call, for the model. It carries the output that there is in spite of the failure.
+/// A failed call, for the model. It includes the output from before the failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// The category of the failure.
     pub category: Category,
-    /// A stable code: `busy`, `cpu_budget`, `memory_limit`, `result_limit`, `crash`, or the tool's
-    /// own.
+    /// A stable code: `busy`, `cpu_budget`, `memory_limit`, `result_limit`, `crash`, or a code of
+    /// the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// The fault and its cause, for a person and a model; at most 8 KiB when it leaves the host.
+    /// The fault and its cause, for people and models. A message that leaves the host has at most 8
+    /// KiB.
     pub message: String,
     /// Advice for the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,14 +97,13 @@ pub struct Failure {
         with = "millis"
     )]
     pub retry_after: Option<Duration>,
-    /// Output from before the failure: a stopped call answers with what it had emitted.
+    /// Output from before the failure. A stopped call returns the parts that it has emitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content: Vec<Content>,
     /// A JSON value, as in [`Output`](crate::Output).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
-    /// The refusal that decided, if the category is [`Category::PolicyBlocked`] and a rule of the
-    /// host decided.
+    /// The denial, if the category is [`Category::PolicyBlocked`] and a rule of the host decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<Denial>,
     /// A JSON object for fields that this type doesn't have.
@@ -131,7 +131,8 @@ impl Failure {
         }
     }
 
-    /// Makes a refusal by a rule: [`Category::PolicyBlocked`], with the denial as its message.
+    /// Creates the failure for a denial: [`Category::PolicyBlocked`], with the denial as its
+    /// message.
     pub fn denied(denial: Denial) -> Self {
         Self {
             denial: Some(denial.clone()),
@@ -139,7 +140,7 @@ impl Failure {
         }
     }
 
-    /// Adds a text of others about the failure, as the first part of its content.
+    /// Adds untrusted text about the failure as the first part of the content.
     #[must_use]
     pub fn with_words(mut self, said: UntrustedText) -> Self {
         if !said.is_empty() {
@@ -162,7 +163,7 @@ impl Failure {
         self
     }
 
-    /// Checks whether Toolhold itself failed, and not the tool: a thing that the call needed
+    /// Checks whether Toolhold itself failed, and not the tool. Something that the call needed
     /// couldn't be read, recorded or counted.
     pub fn is_of_host(&self) -> bool {
         self.category == Category::PermanentFailure
@@ -175,7 +176,7 @@ impl Failure {
     }
 }
 
-/// The host couldn't do its own work: not a tool's failure, and nothing that a model can fix.
+/// A failure of the host's own work. The tool didn't fail, and a model can't fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The configuration can't be used.

@@ -1,28 +1,28 @@
-//! Advice to the caller of a failed call: whether to retry it, what to do, and the text form for a
-//! model.
+//! Advice to the caller of a failed call: whether to retry the call, what to do, and the text form
+//! for a model.
 
 use std::fmt::Write;
 
 use crate::text::{cut, in_words, neutral};
 use crate::{Category, Failure};
 
-/// Bytes of a message and of a suggestion in the feedback: the same limit as for a message that
-/// leaves the host.
+/// Maximum length of a message and of a suggestion in the feedback, in bytes. A message that leaves
+/// the host has the same limit.
 const MAX_TEXT: usize = 8192;
 
 impl Category {
-    /// Checks whether the same call may succeed later if nothing is changed.
+    /// Checks whether the same call may succeed later without any change.
     pub fn is_retryable(self) -> bool {
         matches!(self, Self::RateLimited | Self::ServerError | Self::NetworkError | Self::Timeout)
     }
 
-    /// Checks whether the caller made a mistake, so that thinking again helps. Returns `false` if a
-    /// rule, a person or another server is the reason.
+    /// Checks whether the caller made a mistake that it can correct. Returns `false` if a rule, a
+    /// person or another server is the reason.
     pub fn is_quality_failure(self) -> bool {
         matches!(self, Self::ToolNotFound | Self::InvalidParameters | Self::TypeMismatch)
     }
 
-    /// Returns one sentence of advice for a failure that has no better advice of its own.
+    /// Returns one sentence of advice, for a failure without more specific advice.
     pub fn suggestion(self) -> &'static str {
         match self {
             Self::ToolNotFound => "Use the name of a tool that is listed.",

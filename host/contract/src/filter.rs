@@ -1,4 +1,4 @@
-//! The declaration of a filter: which outputs it matches, its purpose, and its verdict.
+//! The declaration of a filter: the outputs that it matches, its purpose, and its verdict.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,17 +7,17 @@ use crate::{Category, Content};
 /// A filter of a plugin, as the plugin declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FilterDefinition {
-    /// Its name, unique in its plugin: at most 64 of `[a-z0-9_-]`.
+    /// The name of the filter, unique in its plugin: at most 64 characters of `[a-z0-9_-]`.
     pub name: String,
     /// Decides what happens to the output when the filter fails.
     pub purpose: Purpose,
-    /// The matchers of the outputs that the filter looks at. An output has to match one of them.
+    /// The matchers of the outputs that the filter gets. An output must match one of them.
     pub matchers: Vec<Matcher>,
     /// Whether a cosmetic filter gets only outputs that no other filter matches.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fallback: bool,
-    /// A JSON object for fields that this type doesn't have, as the plugin wrote it. It is parsed
-    /// only on demand, since few callers need it.
+    /// A JSON object with fields that this type doesn't have, as the plugin wrote it. The object is
+    /// parsed on demand, since few callers need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<String>,
 }
@@ -32,7 +32,7 @@ pub enum Purpose {
     Security,
 }
 
-/// Which outputs a filter looks at.
+/// The outputs that a filter gets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Matcher {
     /// A tool's name, or a glob over names.
@@ -49,9 +49,9 @@ pub enum Pattern {
     Any,
     /// Equal to the whole text.
     Exact(String),
-    /// Equal to its first words.
+    /// The prefix of the subject, in whole words.
     Prefix(String),
-    /// A regular expression, anywhere in it.
+    /// A regular expression that matches anywhere in the subject.
     Regex(String),
 }
 
@@ -60,26 +60,26 @@ pub enum Pattern {
 pub struct FilterInput {
     /// The tool's full name.
     pub tool: String,
-    /// The text that its matcher was compared with.
+    /// The text with which the filter's matcher was compared.
     pub subject: Option<String>,
-    /// How the call failed, if it did.
+    /// The category of the failure, if the call failed.
     pub failed: Option<Category>,
     /// The exit code of a command.
     pub exit_code: Option<i32>,
-    /// Whether other commands of the line may have written a part of it.
+    /// Whether other commands of the line may have written a part of the output.
     pub among_others: bool,
-    /// The parts of the answer. For a command: its standard output and its standard error, without
-    /// empty ones.
+    /// The parts of the answer. For a command, the parts are its standard output and its standard
+    /// error, without empty ones.
     pub content: Vec<Content>,
 }
 
-/// How sure a filter is that it lost nothing important, the surest first.
+/// A filter's confidence that it removed nothing important. The highest confidence comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
-    /// The filter knows what it left out.
+    /// The filter knows the content of the omitted part.
     Full,
-    /// The filter left out the middle without looking at it.
+    /// The filter omitted the middle without analysing it.
     Partial,
     /// The filter doesn't know this kind of output.
     Fallback,
@@ -101,13 +101,13 @@ impl Confidence {
 pub enum FilterVerdict {
     /// The output isn't changed.
     Keep,
-    /// Parts that replace the input, in the same order.
+    /// Replaces the input with these parts, in the same order.
     Replace {
         /// As many parts as the input has.
         content: Vec<Content>,
         /// How sure the filter is.
         confidence: Confidence,
-        /// The rule that did it, if it isn't the filter's name.
+        /// The rule that changed the output, if its name differs from the filter's name.
         rule: Option<String>,
     },
     /// The output is withheld for this reason.

@@ -1,15 +1,15 @@
-//! A question that a source asks the person in the middle of a call (an elicitation of a server),
-//! and its answer.
+//! A question that a source asks the person during a call (an elicitation of a server), and the
+//! answer to it.
 
 use serde_json::{Map, Value};
 
 use crate::BoxFuture;
 
-/// A question of a provider's own to the person, in the middle of a call. Its texts are untrusted:
-/// the provider bounds and [neutralises](crate::text::neutral) them.
+/// A provider's own question to the person during a call. Its texts are untrusted. The provider
+/// limits their length and [neutralises](crate::text::neutral) them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inquiry {
-    /// The asker, for people: ``the server `time` ``.
+    /// The name of the asker, for people: ``the server `time` ``.
     pub asker: String,
     /// The question in the asker's own words.
     pub message: String,
@@ -42,10 +42,10 @@ impl Inquiry {
 /// The form of the answer to an [`Inquiry`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wanted {
-    /// The fields of a form: a JSON Schema of an object whose properties are texts, numbers,
-    /// booleans and choices, in the form of the Model Context Protocol's `requestedSchema`.
+    /// The fields of a form: a JSON Schema of an object, as in the Model Context Protocol's
+    /// `requestedSchema`. Its properties are strings, numbers, booleans and choices.
     Form(Value),
-    /// The person opens this address. Nobody opens it for them.
+    /// An address that the person opens. Toolhold doesn't open it.
     Visit(String),
 }
 
@@ -54,7 +54,7 @@ pub enum Wanted {
 pub enum InquiryAnswer {
     /// The person answered.
     Accepted {
-        /// The values of the form. Nobody has checked them against its schema.
+        /// The values of the form. They haven't been checked against its schema.
         content: Map<String, Value>,
         /// The person who answered.
         by: String,
@@ -64,7 +64,7 @@ pub enum InquiryAnswer {
         /// The person or rule that refused.
         by: String,
     },
-    /// Nobody answered: the reason.
+    /// Nobody answered, for this reason.
     Unanswered(String),
 }
 

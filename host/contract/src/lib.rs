@@ -1,10 +1,10 @@
-//! The types of a tool call, and the trait of everything that offers tools to the host.
+//! The types of a tool call, and the trait of all sources that offer tools to the host.
 //!
-//! This crate does no I/O and doesn't know WebAssembly: front ends, providers and policy all use
-//! these types.
+//! This crate does no I/O and doesn't know WebAssembly, because front ends, providers and policy
+//! all use these types.
 
-/// The name of the product, as programs see it: the command, the folders, the server in the Model
-/// Context Protocol, the service in telemetry, and the packages of a release.
+/// The name of the product for programs: the command, the folders, the server in the Model Context
+/// Protocol, the service in telemetry, and the packages of a release.
 pub const NAME: &str = "toolhold";
 
 mod bounded_output;

@@ -1,43 +1,44 @@
-//! The prompts and resources that a source offers beside tools.
+//! The prompts and resources that a source offers in addition to tools.
 
 use serde::{Deserialize, Serialize};
 
-/// Offers of a provider next to its tools: prompts for people, and resources to read.
+/// Offers of a provider in addition to its tools: prompts for people, and resources to read.
 ///
-/// Front ends list them. The host gets each by a call of one of the provider's tools, so that it is
-/// decided on, shaped and recorded like every call.
+/// Front ends list the offers. The host gets an offer by calling one of the provider's tools, so
+/// all rules for calls apply to it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Offers {
-    /// The prompts. A prompt is got by a call of [`prompter`](Self::prompter).
+    /// The prompts. A call of [`prompter`](Self::prompter) returns a prompt.
     pub prompts: Vec<PromptOffer>,
-    /// The tool that gets a prompt, with the arguments `name`, the provider's own name of it, and
-    /// `arguments`, an object of texts. Each part of its answer is a message; its meta can name
-    /// the `role`.
+    /// The tool that returns a prompt. Its arguments are `name`, the provider's own name of the
+    /// prompt, and `arguments`, an object of strings. Each part of its answer is a message, and the
+    /// part's meta can name the `role`.
     pub prompter: String,
-    /// The resources and templates of them.
+    /// The resources, and templates for resources.
     pub resources: Vec<ResourceOffer>,
-    /// The tool that reads a resource, with the argument `uri`, the provider's own address of it.
+    /// The tool that reads a resource. Its argument `uri` is the provider's own address of the
+    /// resource.
     pub reader: String,
-    /// The beginning of the addresses of its resources. The provider's own address follows.
+    /// The prefix of the resources' addresses. The provider's own address follows.
     pub prefix: String,
 }
 
 /// A prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromptOffer {
-    /// Its name, unique in the host.
+    /// The name of the prompt, unique in the host.
     pub name: String,
-    /// The provider's own name of it.
+    /// The provider's own name of the prompt.
     pub own_name: String,
     /// A title for people.
     pub title: Option<String>,
     /// The purpose of the prompt.
     pub description: Option<String>,
-    /// Its arguments.
+    /// The arguments of the prompt.
     pub arguments: Vec<PromptOfferArgument>,
 }
 
-/// An argument of a prompt: a text.
+/// An argument of a prompt, which is a string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PromptOfferArgument {
@@ -47,17 +48,17 @@ pub struct PromptOfferArgument {
     pub title: Option<String>,
     /// A description of the argument.
     pub description: Option<String>,
-    /// Whether it has to be given.
+    /// Whether the argument is required.
     pub required: bool,
 }
 
 /// A resource, or a template for the addresses of some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceOffer {
-    /// Its address with the provider's [prefix](Offers::prefix); of a template, the template (RFC
-    /// 6570).
+    /// The address of the resource with the provider's [prefix](Offers::prefix), or the template
+    /// (RFC 6570).
     pub uri: String,
-    /// Whether it is a template.
+    /// Whether `uri` is a template.
     pub is_template: bool,
     /// Its name.
     pub name: String,
@@ -65,6 +66,6 @@ pub struct ResourceOffer {
     pub title: Option<String>,
     /// A description of the resource.
     pub description: Option<String>,
-    /// Its media type.
+    /// The media type of the resource.
     pub media_type: Option<String>,
 }

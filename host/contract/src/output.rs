@@ -42,7 +42,7 @@ pub struct Content {
     /// The part itself.
     #[serde(flatten)]
     pub body: Body,
-    /// RFC 2046 media type; absent: `text/plain` or `application/octet-stream`.
+    /// The RFC 2046 media type. The default is `text/plain` or `application/octet-stream`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
     /// A JSON object for fields that this type doesn't have.
@@ -64,7 +64,7 @@ impl Content {
         Self { body: Body::Text(text.into()), media_type: None, meta: None }
     }
 
-    /// Makes a part of text of others, and marks it as such.
+    /// Creates a part with untrusted text, and marks it as untrusted.
     pub fn untrusted(text: &UntrustedText) -> Self {
         let meta = Some(serde_json::json!({ Self::UNTRUSTED: true }));
         Self { meta, ..Self::text(text.read_untrusted()) }
@@ -78,8 +78,8 @@ impl Content {
         }
     }
 
-    /// Returns the part without characters that could steer a terminal
-    /// ([`text::neutral`](crate::text::neutral)); bytes aren't changed.
+    /// Removes characters that could control a terminal ([`text::neutral`](crate::text::neutral)).
+    /// Parts that aren't text don't change.
     #[must_use]
     pub fn neutralised(self) -> Self {
         let body = match self.body {
@@ -94,7 +94,7 @@ impl Content {
         }
     }
 
-    /// Returns the number of bytes of the part, without its type and meta.
+    /// Returns the length of the part in bytes, without its type and meta.
     pub fn len(&self) -> usize {
         match &self.body {
             Body::Text(text) | Body::Link(text) => text.len(),
@@ -114,7 +114,7 @@ impl Content {
 pub enum Body {
     /// Text for a model or a person.
     Text(String),
-    /// Anything else: an image, an archive. In JSON, base64.
+    /// Other content, such as an image or an archive. In JSON, it is encoded in base64.
     Bytes(#[serde(with = "base64_text")] Vec<u8>),
     /// A URI that the caller can read through the host.
     Link(String),

@@ -1,9 +1,9 @@
-//! The interface that receives everything that a call's command writes, also output that is too
-//! long for an answer.
+//! The interface that receives the whole output of a call's command, even if it is too long for an
+//! answer.
 
 use std::fmt;
 
-/// Which of its two outputs a command wrote to.
+/// The output to which a command wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputStream {
     /// Standard output.
@@ -12,10 +12,9 @@ pub enum OutputStream {
     Stderr,
 }
 
-/// Learns of everything that the command of a call writes, also of output that is too long for an
-/// answer.
+/// Receives the whole output of a call's command, even if it is too long for an answer.
 pub trait OutputRecorder: fmt::Debug + Send + Sync + 'static {
-    /// Records bytes that the command wrote. The function is called in order, on the thread that
-    /// waits for the command, and may block this thread.
+    /// Records bytes that the command wrote. Calls are in order, on the thread that waits for the
+    /// command. The function may block this thread.
     fn write(&self, stream: OutputStream, bytes: &[u8]);
 }

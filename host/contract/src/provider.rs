@@ -1,4 +1,4 @@
-//! The `ToolSource` trait, which everything implements that offers tools to the host.
+//! The `ToolSource` trait, which all sources of tools implement.
 
 use std::sync::Arc;
 
@@ -9,28 +9,31 @@ use crate::{BoxFuture, Call, Definition, Failure, Offers, Output};
 /// The result of a call: the tool's output or its failure.
 pub type Outcome = Result<Output, Failure>;
 
-/// A source of tools: the plugin runtime, the client of a server, code of the embedding program.
+/// A source of tools: the plugin runtime, the client of a server, or code of the embedding program.
 ///
-/// The host has resolved, validated and allowed a call before a provider sees it, and shapes its
-/// result. The provider keeps the call's [`time`](Call::time), stops when the call is cancelled,
-/// bounds what it collects, and passes no untrusted text to [`Events`](crate::Events) that isn't
+/// The host resolves, validates and allows a call before a provider gets it, and shapes the result.
+/// The provider must keep within the call's [`time`](Call::time), stop when the call is cancelled,
+/// and limit its output. Untrusted text that it passes to [`Events`](crate::Events) must be
 /// [neutralised](crate::text::neutral).
 pub trait ToolSource: Send + Sync + 'static {
     /// Returns the provider's name in messages.
     fn name(&self) -> &str;
 
-    /// Returns the tools. The host asks once, when it is built. Each name is unique in the host,
-    /// and has at most 64 of `[a-z0-9_-]`.
+    /// Returns the tools. The host calls this function once, when the host is built. Each name is
+    /// unique in the host, and has at most 64 characters of `[a-z0-9_-]`.
     fn tools(&self) -> Vec<Arc<Definition>>;
 
-    /// Checks whether somebody else than the operator and the program wrote the tools, such as a
-    /// server of the Model Context Protocol. Then the source's texts are untrusted, and the source
-    /// promises that a person has approved its definitions and that their schemas compile.
+    /// Checks whether a third party wrote the tools, and not the operator or the program. An
+    /// example is a server of the Model Context Protocol.
+    ///
+    /// The texts of a third-party source are untrusted. The source promises that a person has
+    /// approved its definitions and that their schemas compile.
     fn is_third_party(&self) -> bool {
         false
     }
 
-    /// Returns the offers of the source next to its tools. The host asks once, when it is built.
+    /// Returns the source's offers in addition to its tools. The host calls this function once,
+    /// when the host is built.
     fn offers(&self) -> Offers {
         Offers::default()
     }
@@ -46,14 +49,13 @@ pub trait ToolSource: Send + Sync + 'static {
         None
     }
 
-    /// Checks whether calls of the source make other calls of the host while they run, such as the
-    /// calls of an agent that a tool starts. Then the host keeps the state that the other calls
-    /// need.
+    /// Checks whether calls of the source make other calls of the host while they run. An example
+    /// is a tool that starts an agent. The host then keeps the state that the other calls need.
     fn makes_calls(&self) -> bool {
         false
     }
 
-    /// Runs one call of one of its tools, [`Call::tool`]. Dropping the future cancels it.
+    /// Runs one call of the tool [`Call::tool`]. Dropping the future cancels the call.
     fn call(&self, call: Call) -> BoxFuture<'_, Outcome>;
 }
 
@@ -66,10 +68,10 @@ pub struct ToolSourceState {
     pub state: ProgramState,
     /// The last fault that hasn't been followed by a success, or that needs a person.
     pub problem: Option<String>,
-    /// The command that helps, if one does.
+    /// The command that solves the problem, if there is one.
     #[serde(default)]
     pub remedy: Option<String>,
-    /// The last lines of its standard error, neutralised.
+    /// The last lines of the program's standard error, neutralised.
     pub complaint: String,
 }
 
@@ -81,12 +83,12 @@ pub enum ProgramState {
     Idle,
     /// The program is starting, or lists its tools.
     Starting,
-    /// The program has run for these seconds.
+    /// The program has been running for this number of seconds.
     Running {
         /// The seconds.
         seconds: u64,
     },
-    /// The program failed. Calls fail at once for these seconds.
+    /// The program failed. Calls fail at once for this number of seconds.
     Paused {
         /// The seconds.
         seconds: u64,

@@ -1,14 +1,15 @@
-//! A source's report of a call beside its outcome: notices, requests, and the files that were read.
+//! A source's report of a call in addition to its outcome: notices, requests, and the files that
+//! were read.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Denial;
 
-/// A provider's report of a call beside its outcome: for the audit, and to find out later whether
-/// an answer is still true.
+/// A provider's report of a call in addition to its outcome. The audit log uses it, and the cache
+/// uses it to check later whether an answer is still true.
 ///
-/// The report is filled while the call runs, from any thread, and read when the call is over.
+/// The report is filled while the call runs, from any thread, and read after the call.
 #[derive(Debug, Default)]
 pub struct Report {
     entries: Mutex<ReportEntries>,
@@ -22,7 +23,7 @@ pub struct ReportEntries {
     pub denial: Option<Denial>,
     /// Number of refused operations.
     pub denials: u64,
-    /// Paths that listings and searches left out because of rules about calls.
+    /// Paths that listings and searches omitted because of rules about calls.
     pub left_out: LeftOut,
     /// The exit status of a program that the call started.
     pub exit_code: Option<i32>,
@@ -30,73 +31,74 @@ pub struct ReportEntries {
     pub job: Option<String>,
     /// The host's notices about those programs, for the reader of the answer.
     pub notices: Vec<String>,
-    /// Notices that the tool doesn't know of. They are added to its answer.
+    /// Notices from outside the tool. They are added to the tool's answer.
     pub unsaid: Vec<String>,
-    /// The variables that the session's later commands get, in place of those of an earlier call.
-    /// Counts for providers of the operator. `None`: they stay.
+    /// The variables of the session's later commands, which replace the variables of an earlier
+    /// call. Only providers of the operator may set them. With `None`, the variables don't change.
     pub variables: Option<Vec<(String, String)>>,
     /// The earlier command whose output the answer shows.
     pub output_of: Option<CommandOutput>,
-    /// Its network requests in order, each redirect by itself, refused ones too.
+    /// The call's network requests in order, including denied requests. Each redirect is a separate
+    /// request.
     pub requests: Vec<RequestRecord>,
-    /// Number of further requests, which aren't listed.
+    /// The number of further requests that aren't listed.
     pub more_requests: u64,
-    /// Bytes that its component printed on standard output and standard error.
+    /// The number of bytes that the component printed on standard output and standard error.
     pub printed: u64,
-    /// The files that the answer was made of, if the report is [watching](Report::watching).
+    /// The files from which the answer was made, if the report is [watching](Report::watching).
     pub seen: ReadFiles,
     /// Bytes of the paths in `seen`.
     bytes: usize,
 }
 
 /// The earlier command whose output an answer shows. The answer is untrusted, and filters treat it
-/// as they treat the answer of that command.
+/// like the answer of that command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandOutput {
-    /// The tool that ran it.
+    /// The tool that ran the command.
     pub tool: String,
     /// The command line.
     pub command: String,
-    /// Whether filters may shorten the answer. Those for security always run.
+    /// Whether filters may shorten the answer. Security filters always run.
     pub shorten: bool,
 }
 
-/// Paths that listings and searches of a call left out because of rules about calls. Paths that the
+/// Paths that listings and searches of a call omitted because of rules about calls. Paths that the
 /// grants don't allow aren't counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// The first path that a rule denies.
     pub denied: Option<Denial>,
-    /// The first path that needs approval, and the number of such paths.
+    /// The first path that needs approval, with the number of these paths.
     pub asked: Option<(Denial, u64)>,
 }
 
-/// A request that a call has made, or that was refused.
+/// A request that a call made, or that was denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// When it started, since the Unix epoch.
+    /// The start of the request, since the Unix epoch.
     pub began: std::time::Duration,
     /// The method.
     pub method: String,
-    /// The URL, without the parts that may hold secrets.
+    /// The URL, without the parts that may contain secrets.
     pub url: String,
-    /// The number of redirects before it.
+    /// The number of redirects before this request.
     pub hop: u32,
-    /// The address of the connection or of its refusal.
+    /// The address of the connection, or the denied address.
     pub address: Option<std::net::IpAddr>,
-    /// The job that served it, at its own loopback.
+    /// The job that served the request, on the session's loopback.
     pub job: Option<String>,
     /// The status of the response.
     pub status: Option<u16>,
     /// Bytes of the response body as received.
     pub received: u64,
-    /// Its duration.
+    /// The duration of the request.
     pub time: std::time::Duration,
     /// Names of the secrets that were put in.
     pub secrets: Vec<String>,
-    /// The rule that refused it, or the error.
+    /// The rule that denied the request, or the error.
     pub failed: Option<String>,
-    /// Whether a rule refused it.
+    /// Whether a rule denied the request.
     pub refused: bool,
 }
 
@@ -106,10 +108,11 @@ pub enum ReadFiles {
     /// Not reported.
     #[default]
     Untold,
-    /// Exactly these files in order, each with its state from before it was read. A path may occur
-    /// more than once.
+    /// Exactly these files in order, each with its state before it was read. A path may occur more
+    /// than once.
     Files(Vec<ReadFile>),
-    /// More than is stored, or something whose change couldn't be noticed later.
+    /// The call read more files than can be stored, or something whose changes can't be detected
+    /// later.
     Lost,
 }
 
@@ -127,7 +130,7 @@ pub struct ReadFile {
 /// How a path was followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lookup {
-    /// No part of it is a link.
+    /// No part of the path is a link.
     Real,
     /// Links were followed, but not the last component.
     Itself,
@@ -140,7 +143,7 @@ pub enum Lookup {
 pub enum PathState {
     /// The path doesn't exist.
     Nothing,
-    /// The path exists; its kind and content don't matter.
+    /// The path exists. Its kind and content don't matter.
     Something,
     /// The path exists in this state.
     File(FileState),
@@ -153,20 +156,21 @@ pub struct FileState {
     pub identity: (u64, u64),
     /// Bytes.
     pub size: u64,
-    /// Last change of the contents: seconds and nanoseconds.
+    /// The last change of the contents: seconds and nanoseconds.
     pub modified: (i64, u64),
-    /// Last change of anything: seconds and nanoseconds.
+    /// The last change of the contents or the metadata: seconds and nanoseconds.
     pub changed: (i64, u64),
 }
 
-/// Limits of what is stored for one call, in entries and in bytes of their paths: some megabytes.
+/// Maximum number of entries that are stored for one call. `MAX_PATHS` limits the bytes of their
+/// paths. Together they need some megabytes.
 const MAX_SEEN: usize = 16_384;
 const MAX_PATHS: usize = 4 << 20;
 
-/// Notices of one call.
+/// Maximum number of notices of one call.
 const MAX_NOTICES: usize = 16;
 
-/// Requests of one call that are listed one by one.
+/// Maximum number of listed requests of one call.
 const MAX_REQUESTS: usize = 1024;
 
 impl Report {
@@ -181,9 +185,8 @@ impl Report {
         self.watched
     }
 
-    /// Starts the list of read files. The provider promises to report everything that the call
-    /// reads from now on, with [`add_read`](Self::add_read) or
-    /// [`mark_incomplete`](Self::mark_incomplete).
+    /// Starts the list of read files. From now on, the provider must report everything that the
+    /// call reads, with [`add_read`](Self::add_read) or [`mark_incomplete`](Self::mark_incomplete).
     pub fn tracks_reads(&self) {
         let mut entries = self.entries();
         if self.watched && entries.seen == ReadFiles::Untold {
@@ -191,7 +194,7 @@ impl Report {
         }
     }
 
-    /// Adds a file that the call has read, in its state from before it was read.
+    /// Adds a file that the call has read, with its state before it was read.
     pub fn add_read(&self, file: ReadFile) {
         let mut entries = self.entries();
         entries.bytes += file.path.as_os_str().len();
@@ -227,8 +230,8 @@ impl Report {
         }
     }
 
-    /// Adds a request that the call makes, or that was refused. Returns its index in
-    /// [`ReportEntries::requests`]. Returns `None` if the list is full.
+    /// Adds a request that the call makes, or that was denied. Returns its index in
+    /// [`ReportEntries::requests`], or `None` if the list is full.
     pub fn requested(&self, request: RequestRecord) -> Option<usize> {
         let mut entries = self.entries();
         if entries.requests.len() >= MAX_REQUESTS {
@@ -239,8 +242,8 @@ impl Report {
         Some(entries.requests.len() - 1)
     }
 
-    /// Notes that a listing or a search of the call left a path out, since a rule about calls
-    /// denies it or, with `asks`, needs approval for it. `explain` describes the first such path.
+    /// Records that a listing or a search of the call omitted a path. A rule about calls denies the
+    /// path or, with `asks`, requires approval for it. `explain` describes the first omitted path.
     pub fn left_out(&self, asks: bool, explain: impl FnOnce() -> Denial) {
         let mut entries = self.entries();
         let LeftOut { denied, asked } = &mut entries.left_out;
@@ -254,7 +257,7 @@ impl Report {
         }
     }
 
-    /// Locks the entries so far.
+    /// Locks the entries.
     pub fn entries(&self) -> MutexGuard<'_, ReportEntries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,26 +3,27 @@
 use std::any::Any;
 use std::fmt;
 
-/// Keeps the programs that outlive a call, for its session. No other session reaches them.
+/// Stores the programs that keep running after a call, for its session. Other sessions can't use
+/// them.
 pub trait ServiceKeeper: fmt::Debug + Send + Sync + 'static {
-    /// Takes a service for one connection. A program that runs with other rights is ended.
+    /// Reserves a service for one connection. A running program with other grants is ended.
     ///
     /// # Errors
     ///
-    /// Another connection has the service, or a limit is reached.
+    /// Returns an error if another connection uses the service, or if a limit is reached.
     fn take(&self, service: &ServiceKey) -> Result<Box<dyn ServicePlace>, ServicePlaceError>;
 
     /// Ends a service. Returns `false` if no service of this name runs.
     fn stop(&self, plugin: &str, name: &str) -> bool;
 }
 
-/// A reason why there is no place for a service.
+/// The reason why a service can't be reserved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServicePlaceError {
     /// Another connection has the service of this name.
     #[error("another call is connected to the service `{0}`; try again when it has ended")]
     Taken(String),
-    /// The plugin has its most services in the session.
+    /// The plugin has reached its limit of services in the session.
     #[error(
         "the plugin has {own} services in this session; its limit is {limit} (`services` in its table)"
     )]
@@ -32,7 +33,7 @@ pub enum ServicePlaceError {
         /// The limit.
         limit: usize,
     },
-    /// All sessions together have their most services.
+    /// All sessions together have reached the limit of services.
     #[error("all sessions together have {0} services, which is the limit")]
     Host(usize),
     /// The host ends.
@@ -40,28 +41,29 @@ pub enum ServicePlaceError {
     Ended,
 }
 
-/// A service during a connection. If it is dropped before [`keep`](Self::keep), its name is free.
+/// A service that is reserved for a connection. If the place is dropped before
+/// [`keep`](Self::keep), the service's name is free again.
 pub trait ServicePlace: fmt::Debug + Send + Sync + 'static {
-    /// Takes the running program. Returns `None` if the program has to be started.
+    /// Takes the running program. Returns `None` if the program must be started first.
     fn program(&mut self) -> Option<ServiceProgram>;
 
     /// Keeps the program for the next connection, unless the session has ended meanwhile.
     fn keep(self: Box<Self>, program: ServiceProgram);
 }
 
-/// A running program, which only the provider that started it knows. If it is dropped, it ends.
+/// A running program, whose type only its provider knows. Dropping it ends the program.
 pub type ServiceProgram = Box<dyn Any + Send + Sync>;
 
 /// Names a service.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ServiceKey {
-    /// The plugin that it belongs to.
+    /// The plugin to which the service belongs.
     pub plugin: String,
-    /// Its name.
+    /// The name of the service.
     pub name: String,
     /// The rights that the program was started with. A connection with other rights gets another
     /// program.
     pub rights: String,
-    /// Services that the plugin may have in one session.
+    /// Maximum number of services that the plugin may have in one session.
     pub most: usize,
 }

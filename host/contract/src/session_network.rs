@@ -4,23 +4,23 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The place for the network that the commands of a session share. It is empty until a command
-/// needs the network. Only the code that starts commands knows the network's type.
+/// Holder for the network that the commands of a session share. It is empty until a command needs
+/// the network. Only the code that starts commands knows the network's type.
 #[derive(Default)]
 pub struct SessionNetwork(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
 
 impl SessionNetwork {
-    /// Returns the network. Returns `None` if there is none.
+    /// Returns the network, or `None` if it hasn't been created.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         let network = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         network.downcast().ok()
     }
 
-    /// Returns the network. If there is none, `make` makes one. Blocks.
+    /// Returns the network. If it is missing, `make` creates it. Blocks.
     ///
     /// # Errors
     ///
-    /// The error of `make`.
+    /// Returns the error of `make`.
     pub fn get_or_make<T: Any + Send + Sync, E>(
         &self,
         make: impl FnOnce() -> Result<T, E>,

@@ -1,12 +1,13 @@
-//! The interface by which a command leaves its directory and variables to the next one of its
+//! The interface that passes a command's directory and variables on to the next command of its
 //! session.
 
 use std::fmt;
 
-/// The state that a command of a session starts with, and that it leaves for the next one.
+/// The shell state with which a command of a session starts, and which it passes on to the next
+/// command.
 pub trait ShellSession: fmt::Debug + Send + Sync + 'static {
-    /// Returns the directory that an earlier command ended in. Returns `None` if the usual
-    /// directory applies.
+    /// Returns the directory in which an earlier command ended, or `None` if the usual directory
+    /// applies.
     fn directory(&self) -> Option<&str>;
 
     /// Forgets a directory that can't be used, for this reason. The next command starts in the
@@ -16,8 +17,10 @@ pub trait ShellSession: fmt::Debug + Send + Sync + 'static {
     /// Returns the variables that earlier commands exported.
     fn variables(&self) -> Vec<(String, String)>;
 
-    /// Stores the state that an exited command leaves. The command started in this directory with
-    /// this environment. The command wrote the record itself, so the record may contain anything.
-    /// The record is empty if the command wrote none.
+    /// Stores the state after a command has exited.
+    ///
+    /// `directory` and `environment` are the state in which the command started. The command wrote
+    /// `record` itself, so it may contain anything. If the command wrote no record, `record` is
+    /// empty.
     fn finish(&self, directory: &str, environment: &[(String, String)], record: &[u8]);
 }

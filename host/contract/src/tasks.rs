@@ -1,40 +1,41 @@
-//! The interface by which a plugin makes, lists and cancels tasks for a later time.
+//! The interface for a plugin's scheduled tasks. The plugin can create, list and cancel its tasks.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The tasks that one plugin has made for one principal in one directory: calls at a later time.
-/// Its functions block.
+/// The scheduled tasks that one plugin has created for one principal in one directory. The
+/// functions block.
 pub trait TaskBook: fmt::Debug + Send + Sync + 'static {
-    /// Stores a task. The task replaces another one with the same name.
+    /// Stores a task. It replaces another task with the same name.
     ///
     /// # Errors
     ///
-    /// A part of the task isn't valid, a limit is reached, or the task can't be stored.
+    /// Returns an error if a part of the task isn't valid, if a limit is reached, or if the task
+    /// can't be stored.
     fn put(&self, task: TaskOrder) -> Result<TaskState, TaskError>;
 
     /// Removes a task and its runs. Returns `false` if no task has this name.
     ///
     /// # Errors
     ///
-    /// The tasks can't be changed.
+    /// Returns an error if the tasks can't be changed.
     fn remove(&self, name: &str) -> Result<bool, TaskError>;
 
-    /// Pauses a task, or resumes it. Returns `false` if no task has this name.
+    /// Pauses or resumes a task. Returns `false` if no task has this name.
     ///
     /// # Errors
     ///
-    /// The tasks can't be changed.
+    /// Returns an error if the tasks can't be changed.
     fn pause(&self, name: &str, paused: bool) -> Result<bool, TaskError>;
 
-    /// Runs a task once as soon as possible, in addition to its times. Returns `false` if no task
-    /// has this name.
+    /// Runs a task once as soon as possible, in addition to its schedule. Returns `false` if no
+    /// task has this name.
     ///
     /// # Errors
     ///
-    /// The tasks can't be changed.
+    /// Returns an error if the tasks can't be changed.
     fn run_soon(&self, name: &str) -> Result<bool, TaskError>;
 
     /// Returns the tasks, sorted by name.
@@ -58,14 +59,14 @@ pub trait TaskBook: fmt::Debug + Send + Sync + 'static {
 /// The action and the times of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskOrder {
-    /// Its name.
+    /// The name of the task.
     pub name: String,
     /// The form of `when`: `once`, `every` or `cron`.
     pub kind: String,
-    /// When it runs.
+    /// The times at which the task runs.
     pub when: String,
-    /// A name of the time zone database. `None`: the machine's zone, by the name that it has when
-    /// the task is made.
+    /// A name of the time zone database. `None` means the machine's time zone. Its name is stored
+    /// when the task is created.
     pub zone: Option<String>,
     /// The treatment of times that passed while nothing ran: `once`, `all` or `skip`.
     pub missed: String,
@@ -94,26 +95,27 @@ pub struct TaskState {
     /// The task.
     #[serde(flatten)]
     pub order: TaskOrder,
-    /// When it runs next, in RFC 3339. `None`: never again.
+    /// The next time at which the task runs, in RFC 3339. `None` means that it won't run again.
     pub next: Option<String>,
-    /// Whether it waits to be resumed.
+    /// Whether the task is paused.
     pub paused: bool,
-    /// Its last run.
+    /// The last run of the task.
     pub last: Option<TaskRun>,
 }
 
 /// A run of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TaskRun {
-    /// The time that it was for, in RFC 3339.
+    /// The time for which the run was scheduled, in RFC 3339.
     pub due: String,
-    /// When it started. `None`: it hasn't.
+    /// The start of the run. `None` means that it hasn't started.
     pub started: Option<String>,
-    /// When it ended. `None`: it hasn't.
+    /// The end of the run. `None` means that it hasn't ended.
     pub ended: Option<String>,
     /// `waiting`, `running`, `done`, `failed`, `denied`, `interrupted` or `skipped`.
     pub state: String,
-    /// Earlier times that this run stands for, since nothing ran then: at most 100 are counted.
+    /// The number of earlier times that passed while nothing ran, and that this run replaces. At
+    /// most 100 are counted.
     pub missed: u32,
     /// The answer, or the reason of the failure, cut.
     pub output: String,
@@ -123,8 +125,8 @@ pub struct TaskRun {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TaskError {
-    /// One of the codes of `toolhold:host/types`: `denied`, `invalid`, `limit`, `busy`,
-    /// `unavailable` or `failed`.
+    /// A code of `toolhold:host/types`: `denied`, `invalid`, `limit`, `busy`, `unavailable` or
+    /// `failed`.
     pub code: &'static str,
     /// The fault, the limit, and the remedy.
     pub message: String,

@@ -11,9 +11,10 @@ const SAME_LETTERS: usize = 4;
 
 const ESCAPE: char = '\u{1b}';
 
-/// Removes the control sequences (ECMA-48 and xterm's) from a text. With `as_lines`, also returns
-/// the lines as a terminal would show them: of each line the text after the last carriage return,
-/// with backspaces applied, and several empty lines as one.
+/// Removes the control sequences (ECMA-48 and xterm's) from a text.
+///
+/// With `as_lines`, also returns the lines as a terminal would show them: only the text after the
+/// last carriage return, with backspaces applied, and several empty lines as one.
 pub fn shown(mut text: String, as_lines: bool) -> String {
     let has_controls = has_control_bytes(text.as_bytes());
     if has_controls && text.contains([ESCAPE, '\u{9b}']) {
@@ -29,8 +30,9 @@ pub fn shown(mut text: String, as_lines: bool) -> String {
     if has_empty_lines { collapse_empty_lines(&text) } else { text }
 }
 
-/// Checks whether a text has a control character, or a byte that can start one. Without an early
-/// return within a chunk, the compiler checks many bytes at a time.
+/// Checks whether a text has a control character, or a byte with which a control character can
+/// start. There is no early return within a chunk, so that the compiler checks many bytes at a
+/// time.
 fn has_control_bytes(text: &[u8]) -> bool {
     text.chunks(64).any(|chunk| {
         chunk.iter().fold(false, |any, byte| any | matches!(byte, 0x1b | b'\r' | 0x08 | 0xc2))
@@ -51,7 +53,7 @@ fn without_sequences(text: &str) -> String {
 }
 
 /// Returns the length in bytes of the sequence at the start of a text. An unfinished sequence ends
-/// as early as possible, so that no text after it is lost.
+/// as early as possible, so that no text after it is removed.
 fn sequence_length(text: &str) -> usize {
     let mut letters = text.char_indices().skip(1);
     let Some((at, kind)) = letters.next() else { return text.len() };
@@ -61,7 +63,8 @@ fn sequence_length(text: &str) -> usize {
     match kind {
         '[' => control_length(text, at + 1),
         ']' | 'P' | 'X' | '^' | '_' => at + 1 + control_string_length(&text[at + 1..]),
-        // Character sets and the like: intermediate letters, and a final one.
+        // Sequences such as the choice of a character set have intermediate letters, and a final
+        // one.
         '\u{20}'..='\u{2f}' => {
             let mut letters = text[at..].char_indices();
             match letters.find(|(_, c)| !('\u{20}'..='\u{2f}').contains(c)) {
@@ -75,9 +78,9 @@ fn sequence_length(text: &str) -> usize {
     }
 }
 
-/// Returns the length in bytes of the control string at the start of `text`, with its terminator
-/// BEL or ST. Another sequence or a line end also ends the string. Returns 0 if the string has no
-/// end.
+/// Returns the length in bytes of the control string at the start of `text`, including its
+/// terminator BEL or ST. Another sequence or a line end also ends the string. Returns 0 if the
+/// string has no end.
 fn control_string_length(text: &str) -> usize {
     let Some(end) = text.find(['\u{7}', ESCAPE, '\u{9c}', '\n']) else { return 0 };
     let terminators = ["\u{7}", "\u{9c}", "\u{1b}\\"];
@@ -97,8 +100,8 @@ fn control_length(text: &str, first: usize) -> usize {
 }
 
 /// Returns the last state of each line: the text after the last carriage return, with backspaces
-/// applied. Text that isn't an earlier state of the next text stays on a line of its own, since it
-/// was written to be read.
+/// applied. Text that isn't an earlier state of the next text is meant to be read, so it gets its
+/// own line.
 fn last_states(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -122,7 +125,7 @@ fn last_states(text: &str) -> String {
 /// Checks whether a text is an earlier state of the next text: a progress bar, a count, or a text
 /// with the same first letters.
 fn is_state(state: &str, next: &str) -> bool {
-    // A text without letters has no first letters, so each next text starts with them.
+    // A text without letters matches every next text, since it has no first letters to compare.
     state.len() <= LONGEST_STATE && first_letters(next).starts_with(&first_letters(state))
 }
 
@@ -151,7 +154,7 @@ fn apply_backspaces(text: &str) -> Cow<'_, str> {
     Cow::Owned(letters.into_iter().collect())
 }
 
-/// Replaces several empty lines by one.
+/// Replaces several empty lines with one.
 fn collapse_empty_lines(text: &str) -> String {
     let mut collapsed = String::with_capacity(text.len());
     let mut after_empty = false;

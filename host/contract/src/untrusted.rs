@@ -1,15 +1,16 @@
-//! The type of text that others wrote, which can't be formatted into another text by mistake.
+//! The type of untrusted text, which can't be formatted into another text by mistake.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Text that others wrote, such as the error message of a server: it may say anything.
+/// Text that a third party wrote, such as the error message of a server. The text may contain
+/// anything.
 ///
-/// The text can't be formatted into another text, so no error or notice of the host contains it by
-/// mistake. [`Content::untrusted`](crate::Content::untrusted) makes a part of an answer of the
-/// text, which the host fences for a model. `cargo xtask tidy` names the files that may
-/// [read](Self::read_untrusted) it.
+/// The type doesn't implement `Display`, so no error or notice of the host contains the text by
+/// mistake. [`Content::untrusted`](crate::Content::untrusted) converts it to a part of an answer,
+/// which the host fences for a model. `cargo xtask tidy` lists the files that may
+/// [read](Self::read_untrusted) the text.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UntrustedText(String);
@@ -31,7 +32,7 @@ impl UntrustedText {
     }
 }
 
-/// Shows only the length: the text must not get into a log.
+/// Shows only the length, so that the text doesn't get into a log.
 impl fmt::Debug for UntrustedText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "UntrustedText({} bytes)", self.0.len())

@@ -1,5 +1,5 @@
-//! Tests of session files that are broken anywhere: reading one is an error or a session, and takes
-//! no more memory than the file makes plausible.
+//! Tests of damaged session files. Reading a file gives an error or a session. The memory that
+//! reading takes is in proportion to the file's size.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -89,8 +89,8 @@ fn left_out(entry: usize, call: &str) -> Value {
     json!({ "entry": entry, "result": result })
 }
 
-/// A session with every kind of entry: two tasks, calls in texts and native ones, old results that
-/// were left out, a summary, and an end.
+/// A session with every kind of entry: two tasks, calls in text and native calls, pruned results, a
+/// summary, and an end.
 fn whole() -> Vec<u8> {
     let spent = json!({
         "turns": 2, "input": 80, "cache_read": 0, "cache_written": 0, "output": 14, "cost": 0.5,
@@ -125,7 +125,7 @@ fn whole() -> Vec<u8> {
     entries.iter().flat_map(|entry| format!("{entry}\n").into_bytes()).collect()
 }
 
-/// Counts events, and looks at each as a front end does.
+/// Counts events, and reads each event as a front end does.
 #[derive(Default)]
 struct Counted(usize);
 
@@ -189,11 +189,11 @@ enum Break {
     Remove(usize),
     Insert(Vec<u8>),
     Repeat(usize),
-    /// A line comes again, elsewhere.
+    /// Repeats a line at another place.
     Line(prop::sample::Index),
     /// A piece comes at the begin of a line.
     Begin(&'static str),
-    /// A number is another one.
+    /// Replaces a number with another number.
     Number(&'static str),
     End,
 }

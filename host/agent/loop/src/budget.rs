@@ -1,5 +1,5 @@
-//! The limits of turns, tokens and time of a task, which its agent shares with those that it hands
-//! work to.
+//! The limits of turns, tokens and time of a task. An agent shares these limits with its
+//! sub-agents.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use toolhold_models::TokenUsage;
 use crate::ending::Spent;
 use crate::settings::AgentSettings;
 
-/// The limits of a task, and what was taken of them so far.
+/// The limits of a task, and the amounts that are used so far.
 #[derive(Debug)]
 pub(crate) struct TaskBudget {
     max_turns: u64,
@@ -22,7 +22,7 @@ pub(crate) struct TaskBudget {
     asked: AtomicU64,
 }
 
-/// A model that is asked, until it is dropped.
+/// A request to a model that has no answer yet. The request ends when this value is dropped.
 pub(crate) struct AskedModel<'a>(&'a TaskBudget);
 
 impl Drop for AskedModel<'_> {
@@ -43,8 +43,8 @@ impl TaskBudget {
         }
     }
 
-    /// Reserves an answer of a model. Returns `None` if there would be more answers than the limit,
-    /// with the answers that other agents wait for.
+    /// Reserves an answer of a model. Returns `None` if the number of answers would exceed the
+    /// limit. This number includes the answers that other agents are waiting for.
     pub(crate) fn ask(&self) -> Option<AskedModel<'_>> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = self.asked.load(Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl TaskBudget {
         Some(AskedModel(self))
     }
 
-    /// Counts an answer of a model.
+    /// Adds the tokens and the cost of an answer.
     pub(crate) fn take(&self, usage: &TokenUsage, prices: &Prices) {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).add(usage, prices);
     }
@@ -94,7 +94,7 @@ impl TaskBudget {
     }
 }
 
-/// The time of a task. It stands still while a person is asked.
+/// The time of a task. The clock stops while a person is asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TaskClock {
     began: Instant,
@@ -104,13 +104,13 @@ pub(crate) struct TaskClock {
 }
 
 impl TaskClock {
-    /// Starts the clock of a task. `waited`: the time for which a person has been asked so far.
+    /// Starts the clock of a task. `waited`: how long people have been asked so far.
     pub(crate) fn start(max: Duration, waited: Duration) -> Self {
         Self { began: Instant::now(), max, waited }
     }
 
-    /// Returns the time that is left, or `None` if the time is over. `waited`: the time for which a
-    /// person has been asked so far.
+    /// Returns the time that is left, or `None` if no time is left. `waited`: how long people have
+    /// been asked so far.
     pub(crate) fn left(&self, waited: Duration) -> Option<Duration> {
         let waited_in_task = waited.saturating_sub(self.waited);
         let used = self.began.elapsed().saturating_sub(waited_in_task);

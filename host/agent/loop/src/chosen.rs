@@ -1,5 +1,5 @@
-//! Chooses the tools that a model is offered if all of them are too many; it reaches the others
-//! with `find_tools` and `call_tool`.
+//! Chooses the tools to offer to a model if there are too many tools. The model finds and calls the
+//! other tools with `find_tools` and `call_tool`.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};
@@ -19,13 +19,13 @@ use crate::vectors::Embedder;
 /// The tool with which a model finds tools that it wasn't offered.
 pub(crate) const FIND_TOOLS: &str = "find_tools";
 
-/// The tool with which a model calls such tools by the provider's own means.
+/// The tool with which a model natively calls tools that it wasn't offered.
 pub(crate) const CALL_TOOL: &str = "call_tool";
 
 /// Tools that are found at once.
 const MAX_FOUND: usize = 5;
 
-/// Bytes of the answer that describes them.
+/// The most bytes of the answer of `find_tools`.
 const MAX_BYTES: usize = 24 * 1024;
 
 /// Bytes of a description, and of a schema.
@@ -71,7 +71,7 @@ pub(crate) static CALL: LazyLock<Arc<Definition>> = LazyLock::new(|| {
 /// The tools that are offered at the start of a session.
 #[derive(Default)]
 pub(crate) struct Choice {
-    /// The tools. `None`: all of them.
+    /// The chosen tools. `None`: all tools are offered.
     pub(crate) tools: Option<Vec<IncludedTool>>,
     /// Notices for the person.
     pub(crate) notices: Vec<String>,
@@ -145,7 +145,7 @@ pub(crate) async fn choose_enabled(
     (select(&index, task, vector.as_deref(), &rules), notices)
 }
 
-/// Returns the most tokens that the tools may take.
+/// Returns the maximum number of tokens that the tools may take.
 fn room(filter: &ToolFilter, context_tokens: u64) -> u64 {
     context_tokens.saturating_mul(filter.budget_percent.get()) / 100
 }

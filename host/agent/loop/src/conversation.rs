@@ -1,4 +1,4 @@
-//! The messages of a session that the model still gets, with summaries in place of older ones.
+//! The messages of a session that the model still gets. Summaries replace older messages.
 
 use toolhold_models::{CallResult, ModelAnswer, Part, TurnMessage};
 
@@ -16,7 +16,7 @@ const TASK: &str = "The last message of the person, word for word:";
 pub(crate) struct Conversation {
     /// The number of the last entry that is left out, and the summaries of all left-out entries.
     summary: Option<(usize, String)>,
-    /// The last task with the number of its entry. It stays word for word behind a summary.
+    /// The last task with the number of its entry. The task stays word for word after a summary.
     task: Option<(usize, Vec<Part>)>,
     messages: Vec<ContextMessage>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct ContextMessage {
 /// The state of a result, apart from its text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResultState {
-    /// Whether the result was left out already.
+    /// Whether the result is already left out.
     pub(crate) is_pruned: bool,
     /// The place where the part that was cut off can be read.
     pub(crate) rest: Option<toolhold_core::Remainder>,
@@ -141,7 +141,7 @@ impl Conversation {
         self.summary = Some((compressed.through, compressed.summary.clone()));
     }
 
-    /// Returns the earlier summaries with a new summary behind them.
+    /// Returns the earlier summaries, followed by a new summary.
     pub(crate) fn summaries_with(&self, new: String) -> String {
         match &self.summary {
             Some((_, earlier)) => format!("{earlier}\n\n{new}"),
@@ -149,8 +149,8 @@ impl Conversation {
         }
     }
 
-    /// Returns the message in place of the left-out messages: the summaries, and the last task if
-    /// it is left out too. Returns `None` if nothing is left out.
+    /// Returns the message that replaces the left-out messages: the summaries, and the last task if
+    /// the task is left out too. Returns `None` if nothing is left out.
     pub(crate) fn head(&self) -> Option<TurnMessage> {
         let (through, summary) = self.summary.as_ref()?;
         let mut parts = vec![Part::Text(format!("{SUMMARY}{summary}"))];
@@ -169,13 +169,13 @@ impl Conversation {
         self.head().into_iter().chain(behind_head).collect()
     }
 
-    /// Returns the messages behind the head, with their entries.
+    /// Returns the messages after the head, with their entries.
     pub(crate) fn context_messages(&self) -> &[ContextMessage] {
         &self.messages
     }
 
-    /// Returns the number of the last answer's entry, the answer, and the IDs of the calls whose
-    /// results follow it. Returns `None` if anything else follows the answer.
+    /// Returns the number of the last answer's entry, the answer, and the IDs of the calls that
+    /// already have results. Returns `None` if an entry other than a result follows the answer.
     pub(crate) fn last_answer(&self) -> Option<(usize, ModelAnswer, Vec<String>)> {
         let (last, before) = self.messages.split_last()?;
         let (message, results): (&ContextMessage, &[CallResult]) = match &last.message {

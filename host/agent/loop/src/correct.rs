@@ -12,7 +12,8 @@ use toolhold_models::{
 use crate::environment::AskError;
 use crate::settings::CorrectorSettings;
 
-/// Bytes of arguments, as JSON, that are corrected: a model would have to write all of them again.
+/// The most bytes of arguments, as JSON, that are corrected. The model has to write all of them
+/// again.
 const MAX_ARGUMENTS: usize = 16 * 1024;
 
 /// Bytes of the error in the request and in the note for the model.
@@ -95,12 +96,12 @@ pub(crate) enum CorrectionError {
     NoArguments(String),
 }
 
-/// Returns the corrected arguments in an answer: the arguments of its one call of the same tool, or
-/// the JSON object that is its whole text.
+/// Returns the corrected arguments from an answer. The answer has one call of the same tool, or its
+/// text is a JSON object.
 ///
 /// # Errors
 ///
-/// The reason why there are no corrected arguments, for the person.
+/// Returns the reason, for the person, if there are no corrected arguments.
 pub(crate) fn corrected(
     answer: &ModelAnswer,
     tool: &str,
@@ -130,14 +131,15 @@ pub(crate) fn corrected(
     }
 }
 
-/// Returns the content of a text that is one code block, or the text if it is none.
+/// Returns the content of the code block that is the whole text. Without such a block, returns the
+/// text.
 fn without_block(text: &str) -> &str {
     let text = text.trim();
     let content = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));
     content.and_then(|content| content.strip_suffix("```")).unwrap_or(text)
 }
 
-/// Returns the arguments on one line of bounded length.
+/// Returns the arguments on one line, truncated if they are long.
 pub(crate) fn shown(arguments: &Value) -> String {
     let arguments = arguments.to_string();
     let shown = cut(&arguments, MAX_SHOWN);

@@ -1,4 +1,4 @@
-//! `delegate`: hands a part of a task to another agent, with a context of its own.
+//! `delegate`: gives a part of a task to a sub-agent with its own context.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ Hands a part of your task to another agent, which works on it in a context of it
 a search through much text, or for parts that don't need each other: several calls with access \"read\" work at the same time. It knows nothing of \
 this conversation, so say all that it needs, and what its answer must contain.";
 
-/// The instructions to a sub-agent, added to the system text of its agent.
+/// The instructions to a sub-agent. They follow the system text of its parent.
 const SYSTEM: &str = "\
 You work for another agent, which gave you this task and reads nothing but your last message. Put into it everything that the task asks for, with the \
 paths and lines where you found it. Nobody answers questions: if something is missing, say what.";
@@ -53,7 +53,8 @@ const USUAL_SECS: u64 = 600;
 /// Characters of a progress message.
 const MAX_PROGRESS: usize = 200;
 
-/// The tool `delegate`. A front end gives it to the builder of its host, and then the host to it.
+/// The tool `delegate`. A front end adds the tool to its host builder, and then attaches the host
+/// to the tool.
 pub struct Delegates {
     tool: Arc<Definition>,
     shared: Arc<Shared>,
@@ -82,7 +83,7 @@ struct Arguments {
     #[serde(default = "read")]
     access: Access,
     tools: Option<Vec<String>>,
-    // The host reads the timeout, which bounds the call.
+    // The host reads the timeout and limits the call.
     #[serde(default, rename = "timeout")]
     _timeout: Option<f64>,
 }
@@ -113,12 +114,12 @@ impl Delegates {
         Some(Arc::new(Self { tool: Arc::new(definition()), shared: Arc::new(shared) }))
     }
 
-    /// Sets the host whose tools sub-agents get. Before that, calls of `delegate` fail.
+    /// Sets the host whose tools sub-agents get. Calls of `delegate` fail until the host is set.
     pub fn attach(&self, host: &Arc<Host>) {
         let _ = self.shared.host.set(Arc::downgrade(host));
     }
 
-    /// Lets an agent delegate work. The tokens and costs of that work count as the agent's.
+    /// Lets an agent delegate work. The tokens and costs of that work are added to the agent's.
     pub fn join(&self, agent: &mut Agent) {
         agent.enable_delegation(Arc::clone(&self.shared.registry));
     }
@@ -158,10 +159,10 @@ fn definition() -> Definition {
         title: Some("Hand on a task".to_owned()),
         annotations: Annotations {
             read_only: false,
-            // Each of its calls is decided on by itself.
+            // The policy decides on each call of the sub-agent separately.
             destructive: false,
             idempotent: false,
-            // Its answer is made of what it read.
+            // The sub-agent's answer consists of text that it read.
             open_world: true,
             cacheable: false,
         },
@@ -238,7 +239,7 @@ impl Shared {
         agent.enable_delegation(Arc::clone(&self.registry));
     }
 
-    /// Makes a parent agent for a client of the host, with the limits of one task.
+    /// Makes a parent agent for a client of the host. The limits are the limits of one task.
     async fn client(&self, host: Arc<Host>, outer: &ParentCall) -> Result<ParentAgent, AgentError> {
         let start = self.start();
         let models = start.models(start.choose().await?).await?;
@@ -268,7 +269,7 @@ impl Shared {
         }
     }
 
-    /// Makes the other agent. Also returns its session's ID.
+    /// Makes the sub-agent. Also returns the ID of its session.
     async fn agent(
         &self,
         host: Arc<Host>,
@@ -308,7 +309,7 @@ impl Shared {
         Ok((agent, id))
     }
 
-    /// Creates the session of the other agent. Returns its file and its ID.
+    /// Creates the session of the sub-agent. Returns the session file and the ID.
     async fn create_session(
         &self,
         outer: &ParentCall,
@@ -363,8 +364,8 @@ fn environment_within(
     }
 }
 
-/// Returns the names of the tools that a sub-agent may call: all tools of its agent, or the tools
-/// among them that the call names.
+/// Returns the names of the tools that a sub-agent may call. These are the tools of its parent,
+/// limited to the tools that the call names, if any.
 fn chosen_tools(
     host: &Host,
     delegator: &ParentAgent,
@@ -453,7 +454,7 @@ impl RunEvents for Watcher {
     }
 }
 
-/// The approver of a call in which nobody can be asked.
+/// The approver of a call if nobody can be asked.
 struct NobodyAsks;
 
 impl Approver for NobodyAsks {

@@ -1,4 +1,5 @@
-//! The agents that may hand work to others right now, and how many may work at once.
+//! The agents that may delegate work right now, and the number of sub-agents that may run at the
+//! same time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -15,9 +16,9 @@ use crate::settings::AgentSettings;
 pub(crate) struct ParentAgent {
     pub(crate) environment: Arc<AgentEnvironment>,
     pub(crate) settings: AgentSettings,
-    /// The names of the tools that it may call.
+    /// The names of the tools that the agent may call.
     pub(crate) tools: BTreeSet<String>,
-    /// The limits of the task, and how much of them is used.
+    /// The limits of the task, and the amounts that are used so far.
     pub(crate) budget: Arc<TaskBudget>,
     pub(crate) clock: TaskClock,
     /// The places for sub-agents that work at the same time.
@@ -37,7 +38,7 @@ impl ParentAgent {
         Self { environment, settings, tools, budget, clock, places, finished: Mutex::default() }
     }
 
-    /// Returns the time that is left for the task, or `None` if the time is over.
+    /// Returns the time that is left for the task, or `None` if no time is left.
     pub(crate) fn time_left(&self) -> Option<Duration> {
         self.clock.left(self.environment.waited())
     }
@@ -53,19 +54,20 @@ impl ParentAgent {
     }
 }
 
-/// The name of a session, and the agent in it; `None` is the primary one.
+/// The name of a session, and the agent in the session. `None` is the primary agent.
 type Key = (String, Option<String>);
 
 /// The agents that work right now.
 pub(crate) struct DelegateRegistry {
     /// The number of sub-agents that may work for one agent at the same time.
     at_once: usize,
-    /// The places of clients of the host, which are no agents in this registry, by their session.
+    /// The permits of the host's clients, by their sessions. Clients aren't agents in this
+    /// registry.
     clients: Mutex<HashMap<String, Weak<Semaphore>>>,
     known: Mutex<HashMap<Key, Arc<ParentAgent>>>,
 }
 
-/// The entry of an agent, which is removed when it is dropped.
+/// The registry entry of an agent. Dropping this value removes the entry.
 pub(crate) struct RegistryEntry {
     registry: Arc<DelegateRegistry>,
     key: Key,
@@ -82,7 +84,7 @@ impl DelegateRegistry {
         Arc::new(Semaphore::new(self.at_once))
     }
 
-    /// Returns the places of a client. All its calls that run share them.
+    /// Returns the permits of a client. All running calls of the client share them.
     pub(crate) fn places_of_client(&self, session: &str) -> Arc<Semaphore> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|_, places| places.strong_count() > 0);

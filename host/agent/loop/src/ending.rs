@@ -1,5 +1,5 @@
 //! How a task ended (done, gave up, denied, a limit, an error, interrupted), and the tokens and
-//! costs that it took.
+//! costs of the task.
 
 use serde::{Deserialize, Serialize};
 use toolhold_core::config::{Amount, Prices};
@@ -10,7 +10,7 @@ use toolhold_models::TokenUsage;
 pub struct TaskEnd {
     /// The kind.
     pub kind: EndKind,
-    /// The reason of the end, for the person. Empty: the model's answer says it.
+    /// The reason of the end, for the person. Empty: the model's answer has the reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
@@ -24,13 +24,13 @@ pub enum EndKind {
     Done,
     /// The model repeated itself, refused, or said nothing.
     GaveUp,
-    /// Calls that the task needed were denied, and the model had nothing else to try.
+    /// Calls that the task needed were denied, and the model had no alternative.
     Denied,
     /// A limit of turns, time, tokens or cost was reached.
     Budget,
     /// The model can't be asked, or the session can't be written.
     Error,
-    /// The person interrupted it.
+    /// The person interrupted the task.
     Cancelled,
 }
 
@@ -60,7 +60,8 @@ impl TaskEnd {
 pub struct Spent {
     /// Answers of models.
     pub turns: u64,
-    /// Tokens that models read, without those from a provider's cache and those written to it.
+    /// Input tokens, without the tokens that were read from a provider's cache or written to the
+    /// cache.
     pub input: u64,
     /// Tokens that came from a provider's cache.
     pub cache_read: u64,
@@ -72,11 +73,11 @@ pub struct Spent {
     pub cost: f64,
 }
 
-/// Tokens that one answer takes at most. A larger number of a server is wrong.
+/// The most tokens of one answer. A server that reports a larger number is wrong.
 const MAX_TOKENS: u64 = 1_000_000_000;
 
 impl Spent {
-    /// Adds one more answer.
+    /// Adds the tokens and the cost of an answer.
     pub(crate) fn add(&mut self, usage: &TokenUsage, prices: &Prices) {
         let [input, cache_read, cache_written, output] =
             [usage.input, usage.cache_read, usage.cache_written, usage.output]
@@ -89,7 +90,7 @@ impl Spent {
         self.cost += cost(prices, [input, cache_read, cache_written, output]);
     }
 
-    /// Adds the tokens and costs of something else, such as another agent.
+    /// Adds other tokens and costs, such as those of a sub-agent.
     pub fn add_all(&mut self, other: &Self) {
         self.turns = self.turns.saturating_add(other.turns);
         self.input = self.input.saturating_add(other.input);

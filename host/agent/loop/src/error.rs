@@ -9,15 +9,15 @@ pub enum AgentError {
     /// There is no such session.
     #[error("there is no session `{0}`; `toolhold run sessions` lists them")]
     Unknown(String),
-    /// Another process has it open.
+    /// Another process has the session open.
     #[error("the session `{0}` is running in another process")]
     Running(String),
     /// The session belongs to another directory.
     #[error("the session `{id}` works in {directory}; go there to go on with it")]
     Elsewhere {
-        /// Its ID.
+        /// The session's ID.
         id: String,
-        /// Its working directory.
+        /// The session's working directory.
         directory: String,
     },
     /// The session's file would be larger than the limit.
@@ -25,9 +25,9 @@ pub enum AgentError {
         "the session `{id}` would be {bytes} bytes; the limit is {limit}: `session_mib` in [agent]"
     )]
     TooLarge {
-        /// Its ID.
+        /// The session's ID.
         id: String,
-        /// Its size with the entry that wasn't written.
+        /// The size of the session with the entry that wasn't written.
         bytes: u64,
         /// The limit.
         limit: u64,
@@ -35,17 +35,17 @@ pub enum AgentError {
     /// An entry of the session would be larger than the limit.
     #[error("the session `{id}` would have an entry of {bytes} bytes; the limit is {limit}")]
     LargeEntry {
-        /// Its ID.
+        /// The session's ID.
         id: String,
-        /// The size of the entry, which wasn't written.
+        /// The size of the entry that wasn't written.
         bytes: usize,
         /// The limit.
         limit: usize,
     },
-    /// Its file can't be read or written.
+    /// The session file can't be read or written.
     #[error("the session `{id}`: {source}")]
     Io {
-        /// Its ID.
+        /// The session's ID.
         id: String,
         /// The system's answer, or what is damaged.
         source: std::io::Error,
@@ -59,7 +59,7 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// For `map_err`: an I/O error with the session's ID.
+    /// Returns a function for `map_err` that adds the session's ID to an I/O error.
     pub(crate) fn io(id: &str) -> impl FnOnce(std::io::Error) -> Self + use<> {
         let id = id.to_owned();
         move |source| Self::Io { id, source }

@@ -1,8 +1,8 @@
 //! Finds `AGENTS.md` and `TOOLHOLD.md` in the working directory and the directories above it, and
-//! remembers which ones a person has seen.
+//! remembers which files a person has seen.
 //!
-//! The files are as untrusted as the repository that brings them. A file applies after a person has
-//! seen it, until it changes.
+//! These files are as untrusted as the repository that they come from. A file applies after a
+//! person has seen it. When the file changes, the person has to see it again.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,7 +20,7 @@ use toolhold_core::text::neutral_owned;
 /// The file names. The last name takes precedence.
 const NAMES: [&str; 2] = ["AGENTS.md", "TOOLHOLD.md"];
 
-/// Bytes of one file.
+/// The most bytes of one file.
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// Directories that are looked at.
@@ -32,21 +32,21 @@ const SEEN: &str = "instructions.json";
 /// A file with instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstructionFile {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its text.
+    /// The content of the file.
     pub text: String,
-    /// Whether a person has seen it as it is.
+    /// Whether a person has seen the current content.
     pub is_seen: bool,
     digest: String,
 }
 
-/// Finds the files that apply to a directory, with the files of upper directories first. Also
-/// returns a message for each file that is left out. Blocks.
+/// Finds the files that apply to a directory. Files of upper directories come first. Also returns a
+/// message for each file that is left out. Blocks.
 ///
 /// # Errors
 ///
-/// The record of the files that a person has seen can't be read.
+/// Returns an error if the record of seen files can't be read.
 pub fn find_instructions(
     directory: &Path,
     folders: &Folders,
@@ -54,7 +54,7 @@ pub fn find_instructions(
     let mut files = Vec::new();
     let mut left_out = Vec::new();
     let directories: Vec<&Path> = directory.ancestors().take(MAX_DIRECTORIES).collect();
-    // Anybody may write into a directory above, such as /tmp.
+    // A directory above may be writable for everyone, such as /tmp.
     let owner = directory.metadata().map_or(0, |directory| directory.uid());
     let owners = [owner, rustix::process::geteuid().as_raw(), 0];
     let mut seen: Option<BTreeMap<String, String>> = None;
@@ -85,7 +85,7 @@ pub fn find_instructions(
 ///
 /// # Errors
 ///
-/// The record can't be written.
+/// Returns an error if the record can't be written.
 pub fn remember_instructions(
     files: &[InstructionFile],
     folders: &Folders,
@@ -132,8 +132,8 @@ enum InstructionError {
     TooLarge,
 }
 
-/// Reads a file that belongs to one of `owners`. Returns `None` if there is no such file. A link
-/// may lead to a file in its own folder or below, and not out of the repository.
+/// Reads a file that belongs to one of `owners`. Returns `None` if there is no such file. The
+/// target of a link must be in the link's own folder or below, and inside the repository.
 fn read(path: &Path, owners: &[u32]) -> Result<Option<String>, InstructionError> {
     if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         return Ok(None);
@@ -146,7 +146,7 @@ fn read(path: &Path, owners: &[u32]) -> Result<Option<String>, InstructionError>
     if !target.starts_with(folder) {
         return Err(InstructionError::LinkOutside);
     }
-    // A file that a rule keeps from tools, such as `.env`, isn't read by another name.
+    // A rule may hide a file such as `.env` from tools. A link with another name must not read it.
     let extension = target.extension().unwrap_or_default();
     if !extension.eq_ignore_ascii_case("md") {
         return Err(InstructionError::NotMarkdown);

@@ -1,5 +1,5 @@
-//! Passes the events of running calls from their threads to the session's events; of too much
-//! output, only the end is passed on.
+//! Passes the events of running calls from their threads to the session's events. If there is too
+//! much output, only the end is passed on.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -13,10 +13,10 @@ use toolhold_core::{Content, Events, Progress};
 
 use crate::events::{RunEvent, RunEvents};
 
-/// Most bytes of one call's output that wait. Of a longer output, the last bytes stay.
+/// The most bytes of one call's output that wait. If the output is longer, its last bytes wait.
 const MAX_WAITING: usize = 16 * 1024;
 
-/// Time between two events with output, so that a flood is a few large ones.
+/// The time between two events with output. Much output therefore becomes a few large events.
 const STEP: Duration = Duration::from_millis(50);
 
 /// Events of running calls that wait.
@@ -45,7 +45,7 @@ impl LiveEvents {
             let due_events = self.take(is_due, context.waker());
             if !due_events.is_empty() && result.is_pending() {
                 next.as_mut().reset(Instant::now() + STEP);
-                // The new deadline wakes this task only after it was polled.
+                // The sleep wakes this task at the new deadline only after a poll.
                 let _ = next.as_mut().poll(context);
             }
             due_events.into_iter().for_each(|event| events.event(event));
@@ -54,7 +54,7 @@ impl LiveEvents {
         .await
     }
 
-    /// Takes the waiting events. Output alone waits until it is due.
+    /// Takes the waiting events. If only output waits, takes it only when `is_due` is true.
     fn take(&self, is_due: bool, waker: &Waker) -> VecDeque<RunEvent> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.waker = Some(waker.clone());
@@ -77,7 +77,7 @@ impl LiveEvents {
 
     fn output(&self, call: &str, more: &str) {
         self.change(|events| {
-            // A call has one event with output at a time.
+            // Output is added to the waiting event of the same call.
             for event in events.iter_mut().rev() {
                 if let RunEvent::CallOutput { id, text, left_out } = event
                     && *id == *call

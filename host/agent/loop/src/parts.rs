@@ -1,5 +1,5 @@
-//! Shows the text and thoughts of a model's answer while it comes, and returns the notice that is
-//! recorded of a part.
+//! Shows the text and thoughts of a model's answer while it arrives. Returns the notice to record
+//! for a part.
 
 use toolhold_models::ModelEvent;
 
@@ -17,7 +17,7 @@ pub(crate) fn show_event(
         ModelEvent::Text(text) => {
             let shown = match splitter {
                 None => ShownText { text, ..ShownText::default() },
-                // A text that may be a call isn't shown before that is clear.
+                // A text that may be a call isn't shown until this is clear.
                 Some(splitter) => splitter.push(&text),
             };
             show(shown, events);

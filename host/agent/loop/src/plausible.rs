@@ -1,5 +1,5 @@
-//! Points out paths that a model may have made up. This only warns: the model is told to look, and
-//! the person sees which paths nobody has seen yet.
+//! Finds paths that a model may have made up. These paths only cause warnings: the model is asked
+//! to check them, and the person sees which paths nobody has read yet.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{Access, Definition};
 
-/// Most paths that one text or call is checked for.
+/// The most paths that are checked in one text or call.
 const MAX_PATHS: usize = 64;
 
-/// Most warnings that one text or call gives.
+/// The most warnings for one text or call.
 const MAX_WARNINGS: usize = 8;
 
 /// Bytes of the longest path that is checked.
@@ -19,14 +19,14 @@ const MAX_PATH: usize = 4096;
 /// Bytes of a path in a warning.
 const MAX_SHOWN: usize = 200;
 
-/// Parts of paths that stand for another path in examples.
+/// Parts of paths that are placeholders in examples.
 const PLACEHOLDERS: [&str; 7] =
     ["/path/to/", "/your/", "/your-", "/your_", "/example/path", "/username/", "/yourname/"];
 
 /// A path that looks made up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathWarning {
-    /// The path, bounded, on one line.
+    /// The path on one line, truncated if it is long.
     pub(crate) path: String,
     /// The reason.
     pub(crate) reason: Reason,
@@ -74,14 +74,13 @@ pub(crate) fn paths_in(text: &str) -> BTreeSet<&str> {
     paths(text).filter(|path| path.len() <= MAX_PATH).take(MAX_PATHS).collect()
 }
 
-/// Looks for made-up paths in a model's text. `is_known` checks whether the model has read a path
-/// or the path exists, and runs once for each path.
+/// Finds made-up paths in a model's text. `is_known` runs once for each path. It checks whether the
+/// model has read the path, or whether the path exists.
 pub(crate) fn check_text(text: &str, is_known: impl Fn(&str) -> bool) -> Vec<PathWarning> {
     check(paths(text), is_known)
 }
 
-/// Looks for made-up paths among the paths that a call reads. A path that a call creates can't be
-/// known.
+/// Finds made-up paths among the paths that a call reads. Paths that a call creates aren't checked.
 pub(crate) fn check_arguments(
     definition: &Definition,
     arguments: &Value,
@@ -133,14 +132,14 @@ fn is_placeholder(path: &str) -> bool {
     PLACEHOLDERS.iter().any(|part| path.contains(part))
 }
 
-/// Returns the paths in a text: words with a slash, and with a form that prose doesn't have.
+/// Returns the paths in a text. A path is a word with a slash and a form that is unusual in prose.
 fn paths(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| c.is_whitespace() || "\"'`()[]<>|,;=".contains(c));
     words.filter_map(path_in)
 }
 
-/// Returns the path in a word, without a full stop or a line number behind it. Returns `None` if
-/// the word is no path.
+/// Returns the path in a word, without a full stop or a line number after the path. Returns `None`
+/// if the word isn't a path.
 fn path_in(word: &str) -> Option<&str> {
     let mut path = word.trim_end_matches(['.', ':', '!', '?']);
     while let Some((before, number)) = path.rsplit_once(':')

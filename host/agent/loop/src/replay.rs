@@ -1,4 +1,4 @@
-//! Replays a recorded session: gives its events again without a model and without tools.
+//! Replays a recorded session: gives its events again without a model or tools.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,7 +16,7 @@ use crate::record::{Corrected, Ended, SessionEntry, SessionStore, Task, read_ent
 use crate::settings::AgentSettings;
 use crate::think::strip;
 
-/// A recorded session. It gives the events that were given when it was recorded, in their order.
+/// A recorded session. Replaying it gives the recorded events in the same order.
 #[derive(Debug)]
 pub struct RecordedSession {
     pub(crate) id: String,
@@ -24,21 +24,21 @@ pub struct RecordedSession {
 }
 
 impl RecordedSession {
-    /// Opens the session with an ID. Blocks.
+    /// Opens a recorded session. Blocks.
     ///
     /// # Errors
     ///
-    /// There is none, or its file can't be read.
+    /// Returns an error if the session doesn't exist or its file can't be read.
     pub fn open(folders: &Folders, id: &str) -> Result<Self, AgentError> {
         let file = SessionStore::new(folders).file(id)?;
         Ok(Self { id: id.to_owned(), file })
     }
 
-    /// Gives the events of the session, and returns the kind of its last task's end. Blocks.
+    /// Gives the events of the session, and returns how its last task ended. Blocks.
     ///
     /// # Errors
     ///
-    /// Its file is damaged.
+    /// Returns an error if the session file is damaged.
     pub fn replay(
         self,
         events: &mut dyn RunEvents,
@@ -66,7 +66,7 @@ struct Replay {
     /// Calls of the last answer that didn't begin yet.
     waiting: VecDeque<WantedCall>,
     spent: Spent,
-    /// The tokens and costs before the running task. `None`: no task runs.
+    /// The tokens and costs before the running task. `None`: there is no running task.
     before: Option<Spent>,
     last: EndKind,
 }
@@ -148,8 +148,8 @@ impl Replay {
         self.settings = Some(task.settings);
     }
 
-    /// Gives the events of waiting calls that began: of the next `count` calls, and of all calls up
-    /// to the call `id`.
+    /// Gives the start events of waiting calls: of the next `count` calls, and of all calls up to
+    /// the call `id`.
     fn begin_calls(&mut self, id: &str, count: usize, events: &mut dyn RunEvents) {
         let mut begun = 0;
         while begun < count || self.waiting.iter().any(|call| call.id == id) {

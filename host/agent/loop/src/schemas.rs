@@ -1,5 +1,5 @@
-//! Rewrites the input schemas of tools so that every provider of models accepts them. A provider
-//! that refuses the schema of one tool refuses the whole request.
+//! Rewrites the input schemas of tools so that every provider accepts them. A provider that refuses
+//! one tool's schema refuses the whole request.
 
 use serde_json::{Map, Value, json};
 use toolhold_core::text::neutral_line;
@@ -10,7 +10,8 @@ const CHOICES: [&str; 8] = ["allOf", "anyOf", "else", "enum", "if", "not", "oneO
 /// Levels of nested schemas that are searched for choices.
 const MAX_NESTED: usize = 3;
 
-/// Schemas in the choices of one schema. A schema that refers to itself has any number.
+/// The most schemas that are visited in the choices of one schema. A schema that refers to itself
+/// has an unlimited number.
 const MAX_PARTS: usize = 200;
 
 /// Most characters of the name of an argument.
@@ -23,13 +24,13 @@ pub(crate) struct ArgumentNameError {
     name: String,
 }
 
-/// Returns an input schema without a choice between schemas at the top, and without names of
-/// arguments that a provider refuses. The parts that are left out are checked when the tool is
-/// called.
+/// Returns an input schema that every provider accepts. The schema has no choice between schemas at
+/// the top, and no argument names that a provider refuses. The omitted parts are checked when the
+/// tool is called.
 ///
 /// # Errors
 ///
-/// The required argument that has such a name.
+/// Returns an error if a provider refuses the name of a required argument.
 pub(crate) fn for_providers(schema: &Value) -> Result<Value, ArgumentNameError> {
     let mut parts = Vec::new();
     add_parts(schema, schema, None, MAX_NESTED, &mut parts);
@@ -50,8 +51,8 @@ pub(crate) fn for_providers(schema: &Value) -> Result<Value, ArgumentNameError> 
     Ok(schema)
 }
 
-/// Adds the properties of a schema between which the top chooses. The names that a part of `allOf`
-/// requires are required too.
+/// Adds the properties of one of the schemas in a choice at the top. Names that a part of `allOf`
+/// requires become required.
 fn merge_part(fields: &mut Map<String, Value>, choice: &str, part: &Value) {
     if let Some(Value::Object(properties)) = part.get("properties") {
         let all = fields.entry("properties").or_insert_with(|| json!({}));
@@ -77,9 +78,9 @@ fn is_fit(name: &str) -> bool {
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.-".contains(letter))
 }
 
-/// Adds the schemas between which the top of a schema chooses, each with the kind of the choice. An
-/// argument that only one of several parts requires isn't required, so all parts in a choice have
-/// the kind of the choice `around` them.
+/// Adds the schemas in the choices at the top of a schema, each with the kind of the choice. An
+/// argument is optional if only some of the alternatives require it. Therefore all parts inside a
+/// choice get the kind of the choice `around` them.
 fn add_parts(
     schema: &Value,
     whole: &Value,

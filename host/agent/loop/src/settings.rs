@@ -1,4 +1,4 @@
-//! The limits and switches of an agent, as the configuration sets them.
+//! The limits and switches of an agent, from the configuration.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use toolhold_models::ThinkingLevel;
 /// The settings of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentSettings {
-    /// The table of `[providers]` whose model is asked.
+    /// The table of `[providers]` with the model to ask.
     pub provider: String,
     /// The model.
     pub model: String,
     /// The model that summarises.
     pub summary_model: String,
-    /// The system text. It stays as it is for the whole session.
+    /// The system text. It is the same for the whole session.
     pub system: String,
-    /// Tokens that the model reads at once, its answer included.
+    /// The size of the model's context in tokens, including the answer.
     pub context_tokens: u64,
-    /// The most tokens that the model may write at once.
+    /// The most tokens of one answer.
     pub max_output: u32,
     /// How much the model thinks.
     pub thinking: ThinkingLevel,
@@ -27,28 +27,28 @@ pub struct AgentSettings {
     pub native_tools: bool,
     /// Whether the provider is on this machine.
     pub is_local: bool,
-    /// Whether a JSON text that is a whole answer may be a call.
+    /// Whether an answer that is only a JSON text may be a call.
     pub lenient_text: bool,
-    /// The complexity from which on a tool gets a field for thoughts. `None`: no tool gets the
+    /// The least complexity of a tool that gets a field for thoughts. `None`: no tool gets the
     /// field.
     pub thoughts: Option<f64>,
-    /// Which tools are offered.
+    /// The settings for choosing which tools are offered.
     #[serde(default)]
     pub tool_filter: Box<ToolFilter>,
-    /// Which calls are put off.
+    /// The settings for putting off calls of little use.
     #[serde(default)]
     pub utility: Box<Utility>,
     /// Whether results that were cut are summarised.
     pub summarize_output: bool,
-    /// Whether paths that the model may have made up are pointed out.
+    /// Whether warnings about made-up paths are shown.
     pub hallucination_detection: bool,
-    /// Answers of the model in one task.
+    /// The most answers of the model in one task.
     pub max_turns: u64,
     /// The time of one task.
     pub max_time: Duration,
-    /// Tokens of one task. 0: any number.
+    /// The most tokens of one task. 0: no limit.
     pub max_tokens: u64,
-    /// The cost of one task. 0: any.
+    /// The maximum cost of one task. 0: no limit.
     pub max_cost: f64,
     /// The prices of a million tokens.
     pub prices: Prices,
@@ -61,15 +61,15 @@ pub struct AgentSettings {
 /// A model that corrects the arguments of calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CorrectorSettings {
-    /// Its table of `[providers]`.
+    /// The table of `[providers]` with the model.
     pub provider: String,
     /// The model.
     pub model: String,
-    /// Whether it calls tools by the provider's own means.
+    /// Whether the model makes native calls.
     pub native_tools: bool,
-    /// The most tokens that it may write.
+    /// The most tokens of one answer.
     pub max_output: u32,
-    /// The time for one correction.
+    /// The time limit of one correction.
     pub budget: Duration,
     /// The prices of a million tokens.
     pub prices: Prices,

@@ -1,27 +1,28 @@
 //! Adds a field for thoughts to the schemas of complex tools, and removes the thoughts from calls.
 //!
-//! Some models choose better arguments if they write their reasons first. For tools with a complex
-//! schema, [`Augmenter::augment`] adds a text field for that. [`strip`] removes it, and everything
-//! that looks like it, before a call exists: no rule, log, record or tool sees it.
+//! Some models choose better arguments if they write their reasons first. [`Augmenter::augment`]
+//! adds a text field for the reasons to a complex schema. [`strip`] removes this field, and every
+//! similar field, before the call is made. No rule, log, record or tool sees the thoughts.
 //!
-//! This is for native tool use alone: a model that writes calls as text thinks in its text.
+//! Only native calls need this field. A model that writes calls as text can think in its text.
 
 use serde_json::{Map, Value, json};
 
-/// The field that is added to a schema. Arguments whose names begin with it are thoughts too.
+/// The field that is added to a schema. Every argument whose name begins with `FIELD` contains
+/// thoughts.
 pub(crate) const FIELD: &str = "_tafc_think";
 
-/// The threshold if the configuration names none, or none that is a number.
+/// The threshold if the configuration has no valid number for it.
 pub(crate) const DEFAULT_THRESHOLD: f64 = 0.6;
 
-/// The result of a call that holds thoughts and nothing else. It isn't made.
+/// The result of a call that has only thoughts. The call isn't made.
 pub(crate) const ONLY_THOUGHTS: &str = "The call was skipped: it holds only thoughts \
     (`_tafc_think`), and no argument. Call the tool again, with its arguments.";
 
 /// Nesting above this makes a schema no more complex.
 const MAX_DEPTH: usize = 8;
 
-/// Values of one list above this make a schema no more complex.
+/// The number of allowed values above which a list adds no more complexity.
 const MAX_VALUES: usize = 10;
 
 /// Properties above this make a schema no more complex.
@@ -34,16 +35,16 @@ pub(crate) struct Augmenter {
 }
 
 impl Augmenter {
-    /// Makes an augmenter for schemas of at least this complexity, which is clamped to 0 to 1.
-    /// [`DEFAULT_THRESHOLD`] replaces a threshold that isn't finite.
+    /// Makes an augmenter for schemas of at least this complexity. The threshold is clamped to 0 to
+    /// 1. If it isn't finite, [`DEFAULT_THRESHOLD`] applies.
     pub(crate) fn new(threshold: f64) -> Self {
         let threshold =
             if threshold.is_finite() { threshold.clamp(0.0, 1.0) } else { DEFAULT_THRESHOLD };
         Self { threshold }
     }
 
-    /// Returns the schema with the field for thoughts. Returns `None` if the schema is simpler than
-    /// the threshold, or describes no object with properties.
+    /// Returns the schema with the field for thoughts. Returns `None` if the complexity of the
+    /// schema is below the threshold, or if the schema isn't for an object with properties.
     pub(crate) fn augment(&self, schema: &Value) -> Option<Value> {
         let properties = schema.get("properties")?.as_object()?;
         if complexity(schema) < self.threshold {
@@ -74,15 +75,14 @@ impl Default for Augmenter {
 pub(crate) enum Stripped {
     /// There were no thoughts.
     Nothing,
-    /// Thoughts were removed; arguments are left.
+    /// Thoughts were removed, and other arguments remain.
     Thoughts,
-    /// There were thoughts and nothing else. The call is skipped, with [`ONLY_THOUGHTS`] as its
-    /// result.
+    /// All arguments were thoughts. The call is skipped, and its result is [`ONLY_THOUGHTS`].
     Everything,
 }
 
-/// Removes thoughts from the arguments of a call: each top-level field whose name begins with
-/// [`FIELD`], in any case. This comes before the call exists.
+/// Removes thoughts from the arguments of a call. Thoughts are all top-level fields whose names
+/// begin with [`FIELD`], in upper or lower case.
 pub(crate) fn strip(arguments: &mut Value) -> Stripped {
     let Some(fields) = arguments.as_object_mut() else { return Stripped::Nothing };
     let before = fields.len();
@@ -100,9 +100,10 @@ fn is_thought(name: &str) -> bool {
     name.get(..FIELD.len()).is_some_and(|start| start.eq_ignore_ascii_case(FIELD))
 }
 
-/// Returns the complexity of a schema, from 0 to 1. Nesting counts for at most 0.3, a choice
-/// between schemas (`anyOf`, `oneOf`, `allOf`) for 0.4, the longest list of allowed values for at
-/// most 0.3, and the number of properties for at most 0.2.
+/// Returns the complexity of a schema, from 0 to 1.
+///
+/// Nesting adds at most 0.3, a choice between schemas (`anyOf`, `oneOf`, `allOf`) adds 0.4, the
+/// longest list of allowed values adds at most 0.3, and the number of properties adds at most 0.2.
 pub(crate) fn complexity(schema: &Value) -> f64 {
     let mut shape = Shape::default();
     shape.read_schema(schema);
@@ -115,7 +116,7 @@ pub(crate) fn complexity(schema: &Value) -> f64 {
     (nesting + choice + values + size).min(1.0)
 }
 
-/// Returns the part of `max` that a count reaches, from 0 to 1.
+/// Returns the ratio of `count` to `max`, at most 1.
 fn part(count: usize, max: usize) -> f64 {
     count.min(max) as f64 / max as f64
 }

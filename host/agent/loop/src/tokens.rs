@@ -1,35 +1,35 @@
-//! Estimates the tokens of a conversation without the model's tokenizer, and corrects the estimate
-//! by the provider's counts.
+//! Estimates the tokens of a conversation without the model's tokenizer. The provider's counts
+//! correct the estimate.
 
-/// Tokens that a message takes in addition to its text.
+/// The tokens of a message in addition to its text.
 const PER_MESSAGE: u64 = 4;
 
-/// The least and the greatest factor by which estimates are corrected. A provider that reports
-/// nonsense can't switch a budget off.
+/// The least and the greatest correction factor of estimates. With these limits, a provider that
+/// reports wrong counts can't disable a budget.
 const FACTORS: (f64, f64) = (0.5, 8.0);
 
 /// The part of the window above which old results are pruned.
 const SOFT: f64 = 0.6;
 
-/// The part of the window above which nothing more is sent before the context is smaller.
+/// The fill level of the window above which no request is sent until the context is smaller.
 const HARD: f64 = 0.9;
 
-/// The tokens of one message, by its bytes.
+/// Estimates the tokens of one message from its bytes.
 pub(crate) fn estimate(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(4).saturating_add(PER_MESSAGE)
 }
 
 /// The tokens of the next request.
 ///
-/// The meter begins with estimates. After each answer, the provider's count takes the place of the
-/// estimate until then, and the ratio of both corrects later estimates.
+/// The meter starts with estimates. After each answer, the provider's count replaces the estimate
+/// of the conversation so far. The ratio of count and estimate corrects later estimates.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TokenMeter {
     /// The last count of the provider.
     counted: u64,
     /// The estimate of what was added since.
     added: u64,
-    /// The estimate of the whole, from which the next correction is made.
+    /// The estimate of the whole conversation. The next correction is made from it.
     whole: u64,
     factor: f64,
 }
@@ -51,14 +51,14 @@ impl TokenMeter {
         Self { counted: 0, added: 0, whole: 0, factor: 1.0 }
     }
 
-    /// Adds a message of this many bytes. Also the list of tools is such a message.
+    /// Adds a message of this many bytes. The list of tools is also added as a message.
     pub(crate) fn add(&mut self, bytes: usize) {
         self.added = self.added.saturating_add(estimate(bytes));
         self.whole = self.whole.saturating_add(estimate(bytes));
     }
 
-    /// Takes the provider's count of the whole conversation until now: the request, with the part
-    /// from its cache. Call this before you add the model's answer. Zero is no count.
+    /// Corrects the meter with the provider's count of the request, including the cached part. Call
+    /// this before you add the model's answer. A count of zero is ignored.
     pub(crate) fn correct(&mut self, request: u64) {
         if request == 0 {
             return;
@@ -71,7 +71,7 @@ impl TokenMeter {
         self.added = 0;
     }
 
-    /// Begins again with messages of these sizes, because the conversation was pruned or
+    /// Restarts the meter with messages of these sizes, after the conversation was pruned or
     /// compressed. The correction stays.
     pub(crate) fn replace(&mut self, messages: impl IntoIterator<Item = usize>) {
         self.counted = 0;
@@ -80,14 +80,15 @@ impl TokenMeter {
         messages.into_iter().for_each(|bytes| self.add(bytes));
     }
 
-    /// The tokens of the next request. If the provider counted less than one token for each
-    /// estimated one, the estimate of new messages isn't made smaller, so that a budget holds.
+    /// Returns the tokens of the next request. The correction never makes the estimate of new
+    /// messages smaller, so that a budget isn't exceeded.
     pub(crate) fn tokens(&self) -> u64 {
         let added = (self.added as f64 * self.factor.max(1.0)).ceil();
         self.counted.saturating_add(added as u64)
     }
 
-    /// The fill level of a window of this many tokens if the answer may take `answer` of them.
+    /// Returns the fill level of a window of this many tokens, if the answer may take `answer` of
+    /// these.
     pub(crate) fn fill(&self, window: u64, answer: u64) -> Fill {
         let used = self.tokens() as f64;
         let window = window.saturating_sub(answer) as f64;

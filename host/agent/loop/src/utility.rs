@@ -1,10 +1,10 @@
-//! Puts off calls of little use, by what a task has spent and made so far. Off unless
-//! `[agent.utility]` enables it.
+//! Puts off calls of little use in a task. Only active if `[agent.utility]` enables it.
 //!
-//! The use of a call is the usual gain of its tool, less the part of the budget that the task has
-//! used, less a part if the same call was made before, plus a part for the first calls. A call
-//! below `threshold` isn't made, and the model is told once; if it insists, the call is made. Calls
-//! that act, calls that the person asked for, and `exempt_tools` are never put off.
+//! The use of a call starts from the usual gain of its tool. The used part of the task's budget and
+//! an equal earlier call reduce the use, and being one of the first calls increases it. A call
+//! below `threshold` isn't made, and the model is informed once. If the model repeats the call, the
+//! call is made. Calls that act, calls that the person asked for, and `exempt_tools` are never put
+//! off.
 
 use std::collections::HashSet;
 
@@ -13,10 +13,10 @@ use toolhold_core::config::Utility;
 use crate::environment::ReadyCall;
 use crate::selection::names_tool;
 
-/// Most calls of one task that are put off. With more, the gate would only cost turns.
+/// The most calls of one task that are put off. Putting off more calls would only cost turns.
 const MAX_PUT_OFF: usize = 3;
 
-/// The calls after which nothing is new.
+/// The number of calls after which more calls add nothing new.
 const KNOWN_AFTER: f64 = 10.0;
 
 /// Phrases with which a person asks for a call.
@@ -46,8 +46,8 @@ impl UtilityGate {
         Self { task: task.to_lowercase(), ..Self::default() }
     }
 
-    /// Returns the reason why a call isn't made, or `None` if it is made. `used`: the part of the
-    /// task's tokens that is spent.
+    /// Returns the reason why a call isn't made, or `None` if the call is made. `used`: the used
+    /// part of the task's tokens.
     pub(crate) fn refusal(
         &mut self,
         settings: &Utility,
@@ -98,8 +98,8 @@ fn has_command(text: &str) -> bool {
     codes.any(|code| code.contains(['|', '&', ';', '<', '>', '$']))
 }
 
-/// Returns the use of a call. `used`: the part of the task's tokens that is spent. `calls`: the
-/// number of calls so far.
+/// Returns the use of a call. `used`: the used part of the task's tokens. `calls`: the number of
+/// calls so far.
 fn utility(tool: &str, used: f64, is_repeated: bool, calls: u32) -> f64 {
     let cost = used.clamp(0.0, 1.0);
     let redundancy = if is_repeated { 1.0 } else { 0.0 };

@@ -1,4 +1,4 @@
-//! Has a model make the vectors by which tools are ranked, and caches the vectors of tools.
+//! Gets the vectors for ranking tools from a model, and caches the vectors of tools.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -16,7 +16,7 @@ const TIME: Duration = Duration::from_secs(60);
 /// Bytes of a file of vectors.
 const MAX_FILE: usize = 64 * 1024 * 1024;
 
-/// Files of vectors: one for each model.
+/// The most files of vectors. Each model has one file.
 const MAX_FILES: usize = 8;
 
 type Key = [u8; 32];
@@ -29,7 +29,7 @@ pub(crate) struct Embedder {
 }
 
 impl Embedder {
-    /// Makes an embedder. `cache`: Toolhold's folder of files that it can make again.
+    /// Makes an embedder. `cache`: Toolhold's cache folder.
     pub(crate) fn new(model: ChosenModel, cache: &Path) -> Self {
         Self { model, folder: cache.join("vectors") }
     }
@@ -39,7 +39,8 @@ impl Embedder {
         self.model.full_name()
     }
 
-    /// Returns the vectors of the tools' texts, which are cached, and the vector of another text.
+    /// Returns the vectors of the tools' texts and the vector of another text. Only the vectors of
+    /// tools are cached.
     pub(crate) async fn vectors(
         &self,
         tools: Vec<String>,
@@ -59,7 +60,7 @@ impl Embedder {
         let mut vectors = self.embed(&texts).await?;
         let own = vectors.remove(0);
         if known.values().any(|vector| vector.len() != own.len()) {
-            // The name stands for another model now.
+            // The name now belongs to another model.
             known.clear();
             missing = (0..keys.len()).collect();
             vectors = self.embed(&tools).await?;
@@ -71,7 +72,7 @@ impl Embedder {
             let folder = self.folder.clone();
             let file = self.file();
             let saved = encode(&keys, &known);
-            // Without the file, the vectors are made again.
+            // If the file can't be written, the vectors are made again next time.
             let _ = tokio::task::spawn_blocking(move || save(&folder, &file, &saved)).await;
         }
         let vectors = keys.iter().map(|key| known.get(key).cloned().unwrap_or_default());
@@ -82,8 +83,8 @@ impl Embedder {
         self.model.embed(texts, TIME).await.map_err(|error| error.to_string())
     }
 
-    /// Returns the name of the model's file. The name depends on the server too, because another
-    /// server may have another model with this name.
+    /// Returns the name of the model's cache file. The name depends on the server too, because
+    /// another server may have another model with the same name.
     fn file(&self) -> String {
         let place = self.model.endpoint().base_url();
         let digest = Sha256::digest(format!("{place}\n{}", self.model.model()));
@@ -133,7 +134,7 @@ fn encode(keys: &[Key], known: &HashMap<Key, Vec<f32>>) -> Vec<u8> {
 fn decode(bytes: &[u8], wanted: &[Key]) -> HashMap<Key, Vec<f32>> {
     let mut known = HashMap::new();
     let Some((vector_length, entries)) = bytes.split_first_chunk::<4>() else { return known };
-    // An entry has a digest of 32 bytes, and 4 bytes for each number of its vector.
+    // An entry is a digest of 32 bytes, followed by 4 bytes for each number of its vector.
     let vector_bytes = (u32::from_le_bytes(*vector_length) as usize).saturating_mul(4);
     let entry_bytes = vector_bytes.saturating_add(32).max(33);
     for entry in entries.chunks_exact(entry_bytes) {

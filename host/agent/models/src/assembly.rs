@@ -8,7 +8,7 @@ use crate::raw::Fields;
 use crate::turn::{Block, FinishReason, ModelCall, ModelEvent, TokenUsage, Turn, TurnMessage};
 use crate::wire_types::{WireCaps, WireError};
 
-/// Bytes of a server's own word for something, such as the model's name.
+/// The most bytes of a string that the server chooses, such as the model's name.
 const WORD: usize = 256;
 
 /// Most bytes of the name or the ID of a call.
@@ -28,7 +28,7 @@ pub(crate) struct Assembly {
     max_output: Option<u64>,
     pub(crate) usage: TokenUsage,
     pub(crate) stop: Option<FinishReason>,
-    /// Whether the stream said that it is complete.
+    /// Whether the stream has reported its end.
     pub(crate) is_done: bool,
 }
 
@@ -55,7 +55,7 @@ impl Assembly {
         }
     }
 
-    /// Reads the name of the model that answers, if the object has it.
+    /// Reads the name of the answering model from the object, if the name is there.
     pub(crate) fn read_model(&mut self, fields: &Fields<'_>) {
         if let Some(model) = fields.some_text("model") {
             self.model = word(&model);
@@ -67,7 +67,7 @@ impl Assembly {
         self.model
     }
 
-    /// Counts bytes that are kept.
+    /// Counts bytes that are stored.
     pub(crate) fn keep(&mut self, bytes: usize) -> Result<(), WireError> {
         self.bytes += bytes;
         if self.bytes > self.caps.answer {
@@ -76,7 +76,6 @@ impl Assembly {
         Ok(())
     }
 
-    /// Counts a block.
     pub(crate) fn begin_block(&mut self) -> Result<(), WireError> {
         self.blocks += 1;
         if self.blocks > self.caps.blocks {
@@ -85,7 +84,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Counts a call, and adds the event that the call begins.
+    /// Counts a call, and adds the event for its start.
     pub(crate) fn begin_call(
         &mut self,
         name: &str,
@@ -145,8 +144,8 @@ impl Assembly {
         Ok(())
     }
 
-    /// Returns the ID of a call: the server's ID, or a new one if that is missing or in use. The
-    /// same answer to the same turn always gets the same IDs.
+    /// Returns the ID of a call: the server's ID, or a new ID if the server's ID is missing or
+    /// already used. The same answer to the same turn always gets the same IDs.
     pub(crate) fn call_id(&mut self, sent: &str) -> Result<String, WireError> {
         check_name(sent)?;
         if !sent.is_empty() && self.ids.insert(sent.to_owned()) {
@@ -165,8 +164,8 @@ impl Assembly {
     pub(crate) fn stop(&self, blocks: &[Block]) -> FinishReason {
         let has_calls = blocks.iter().any(|block| matches!(block, Block::Call(_)));
         match &self.stop {
-            // Many servers report the end of the answer although there are calls, or the other way
-            // round.
+            // Many servers report `End` although there are calls, or `Calls` although there are
+            // none.
             None | Some(FinishReason::End | FinishReason::Calls) if has_calls => {
                 FinishReason::Calls
             }
@@ -186,7 +185,7 @@ impl Assembly {
     }
 }
 
-/// Returns a server's own word in one line of bounded length.
+/// Returns a string of the server on one line, truncated if it is long.
 pub(crate) fn word(text: &str) -> String {
     neutral_line(cut(text, WORD))
 }

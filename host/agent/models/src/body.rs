@@ -1,5 +1,5 @@
-//! Writes the JSON of requests: every field in a fixed order, and raw values in their own bytes, so
-//! that the same turn is always the same bytes.
+//! Writes the JSON of requests. Fields have a fixed order, and raw values are copied byte for byte.
+//! Therefore the same turn always has the same bytes.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ pub(crate) struct Writer<'o> {
     is_first: bool,
 }
 
-/// Writes a JSON object, whose fields `fill` writes.
+/// Writes a JSON object. `fill` writes its fields.
 pub(crate) fn object(fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut out = Vec::new();
     enclosed(&mut out, b"{}", fill);
@@ -38,7 +38,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a field whose value is JSON already.
+    /// Writes a field whose value is already JSON.
     pub(crate) fn raw(&mut self, key: &str, json: &str) {
         self.key(key);
         self.out.extend_from_slice(json.as_bytes());
@@ -56,7 +56,7 @@ impl Writer<'_> {
         enclosed(self.out, b"[]", fill);
     }
 
-    /// Writes all fields of an object that was sent before, in the same bytes.
+    /// Writes all fields of an earlier object, byte for byte.
     pub(crate) fn fields_of(&mut self, object: &RawJson) {
         for (key, value) in object.fields().iter() {
             self.raw(key, value.get());
@@ -91,7 +91,8 @@ impl Writer<'_> {
     fn write(&mut self, value: &(impl Serialize + ?Sized)) {
         let start = self.out.len();
         if serde_json::to_writer(&mut *self.out, value).is_err() {
-            // Only types that JSON can't hold fail, and none is written here.
+            // Serialisation fails only for types that JSON doesn't have, and such types aren't used
+            // here.
             self.out.truncate(start);
             self.out.extend_from_slice(b"null");
         }

@@ -20,8 +20,8 @@ use crate::wire_types::{ServerError, WireCaps, WireError};
 /// Most bytes of an error that are read.
 const MAX_ERROR: usize = 64 << 10;
 
-/// The wait for the end of a stream whose answer is complete, so that the connection can serve the
-/// next request.
+/// How long to wait for the end of a stream whose answer is complete. After the end, the connection
+/// can be used for the next request.
 const END_TIME: Duration = Duration::from_millis(100);
 
 /// The time limits of one attempt.
@@ -45,7 +45,7 @@ impl Default for AnswerTimes {
     }
 }
 
-/// Asks models. A clone shares its connections.
+/// A client that asks models. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct ModelClient {
     door: OutboundClient,
@@ -68,12 +68,12 @@ impl ModelClient {
         }
     }
 
-    /// Asks a model, and passes the parts of its answer to `events` as they come. Dropping the
+    /// Asks a model, and passes the parts of its answer to `events` as they arrive. Dropping the
     /// future cancels the request.
     ///
     /// # Errors
     ///
-    /// There is no whole answer. The parts so far are valid, but incomplete.
+    /// Returns an error if the answer isn't complete. The parts that arrived are valid.
     pub async fn ask(
         &self,
         provider: &ModelEndpoint,
@@ -85,7 +85,7 @@ impl ModelClient {
         cancel.run_until_cancelled(asking).await.unwrap_or_else(|| Err(cancelled(provider)))
     }
 
-    /// Sends the request again while another attempt may succeed.
+    /// Sends the request, and repeats it while another attempt may succeed.
     async fn ask_with_retries(
         &self,
         provider: &ModelEndpoint,
@@ -106,7 +106,8 @@ impl ModelClient {
                 Ok(answer) => return Ok(answer),
                 Err(error) => provider.hide_keys_in(error),
             };
-            // An answer that has begun is never requested again: it would cost as much.
+            // A request isn't repeated after its answer has started, because the new answer would
+            // cost as much.
             if has_event || !error.may_succeed_later() {
                 return Err(error.after(attempts));
             }
@@ -176,7 +177,7 @@ impl ModelClient {
         model: &str,
     ) -> Result<Response, ModelError> {
         let AnswerTimes { first, idle, total } = self.times;
-        // The decoder checks the cap of the stream, and this limit is above it.
+        // This limit is above the cap of the stream, which the decoder checks.
         let bytes = self.caps.stream.saturating_add(1 << 20);
         let limits = Limits { time: total, idle: first, bytes };
         let mut response = match self.door.send(request.limits(limits)).await {
@@ -200,7 +201,7 @@ impl ModelClient {
         let is_final = should_retry.is_some_and(|value| value == "false");
         let guard = KeyGuards::new(provider.keys());
         let bytes = read_error_body(response).await;
-        // Keys are hidden before the text is truncated, so that no half of a key stays.
+        // Keys are hidden before the text is truncated, so that no part of a key remains.
         let body = guard.hidden(&String::from_utf8_lossy(&bytes));
         let server_error = if guard.is_in_text(&body) {
             message_only("its message contains the key, and isn't shown".to_owned())
@@ -229,7 +230,7 @@ impl ModelClient {
     }
 }
 
-/// Passes on the pending events, unless one of them has a key.
+/// Passes on the pending events, unless an event contains a key.
 fn pass_on(
     pending: &mut Vec<ModelEvent>,
     guard: &mut KeyGuards,
@@ -245,7 +246,7 @@ fn pass_on(
     Ok(())
 }
 
-/// Returns the error for an answer that has the key in it.
+/// Returns the error for an answer that contains the key.
 fn echoed_key(provider: &ModelEndpoint) -> ModelError {
     let message = "it sent the key back, so its answer isn't used";
     ModelError::new(ModelErrorKind::Malformed, provider.name(), message)
@@ -281,8 +282,8 @@ fn start_of_body(body: &str) -> String {
     }
 }
 
-/// Returns the error for a response of another type, such as a page. Returns `None` if the type is
-/// that of a model's answer.
+/// Returns the error for a response of another content type, such as a web page. Returns `None` if
+/// the content type is right for a model's answer.
 fn no_answer(provider: &ModelEndpoint, response: &Response) -> Option<ModelError> {
     let media_type = response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
     if media_type.contains("event-stream") || media_type.contains("json") {
@@ -296,7 +297,7 @@ fn no_answer(provider: &ModelEndpoint, response: &Response) -> Option<ModelError
     Some(ModelError::new(ModelErrorKind::Malformed, provider.name(), message))
 }
 
-/// Reads the end of a response whose events are complete.
+/// Reads the rest of a response after its last event.
 async fn drain(mut response: Response) {
     let end = async {
         let mut length = 0;

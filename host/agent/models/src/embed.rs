@@ -11,19 +11,20 @@ use crate::failure::{ModelError, ModelErrorKind};
 use crate::raw::Fields;
 use crate::wire_types::WireFormat;
 
-/// Most texts of one request.
+/// The most texts of one request.
 const BATCH: usize = 32;
 
 /// Most numbers of a vector. The largest models have half of this number.
 const MAX_NUMBERS: usize = 8192;
 
 impl ModelClient {
-    /// Requests the vector of each text, in the same order, from an `/embeddings` in the form of
-    /// `OpenAI`. All vectors have the same length.
+    /// Requests the vectors of texts from an `/embeddings` endpoint in the format of `OpenAI`. The
+    /// vectors have the order of the texts, and the same length.
     ///
     /// # Errors
     ///
-    /// The provider has no `/embeddings`, or its answer isn't one vector for each text.
+    /// Returns an error if the provider has no `/embeddings`, or if the answer doesn't have one
+    /// vector for each text.
     pub async fn embed(
         &self,
         provider: &ModelEndpoint,
@@ -88,13 +89,13 @@ impl ModelClient {
     }
 }
 
-/// Parses the vectors of an answer, which has to have one for each of `count` texts.
+/// Parses the vectors of an answer. The answer must have one vector for each of `count` texts.
 fn parse_vectors(answer: &str, count: usize) -> Result<Vec<Vec<f32>>, &'static str> {
     let fields = Fields::parse(answer).ok_or("it isn't a JSON object")?;
     let mut vectors: Vec<Option<Vec<f32>>> = vec![None; count];
     for (position, item) in fields.items("data").into_iter().enumerate() {
         let item = Fields::parse(item.get()).ok_or("an item of `data` isn't an object")?;
-        // Without an index, the order of the items counts.
+        // Without an index, the position of the item applies.
         let index = match item.number("index") {
             Some(index) => usize::try_from(index).unwrap_or(usize::MAX),
             None => position,

@@ -1,4 +1,5 @@
-//! The address of a provider, its key and its options, and that the key goes to no other origin.
+//! The address of a provider, its key and its options. The key is sent only to the origin of this
+//! address.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,14 +15,14 @@ use crate::raw::RawJson;
 use crate::turn::Turn;
 use crate::wire_types::{Caching, WireFormat, WireOptions};
 
-/// The purpose of the requests, in their records.
+/// The purpose of the requests in the request records.
 const PURPOSE: &str = "model";
 
-/// The fewest bytes of a key. It is searched for in answers, and a shorter one would be found there
-/// by chance.
+/// The least bytes of a key. Answers are searched for the key, and a shorter key would be found by
+/// chance.
 const MIN_KEY: usize = 6;
 
-/// A provider of models: a server and how to speak with it.
+/// A provider of models: a server and its wire format.
 #[derive(Clone, Debug)]
 pub struct ModelEndpoint {
     name: String,
@@ -34,11 +35,12 @@ pub struct ModelEndpoint {
 }
 
 impl ModelEndpoint {
-    /// Makes a provider from its base URL, with or without `/v1`, as its documentation has it.
+    /// Makes a provider from its base URL, as in the provider's documentation. The URL may end with
+    /// `/v1`.
     ///
     /// # Errors
     ///
-    /// The URL can't be used.
+    /// Returns an error if the URL can't be used.
     pub fn new(name: &str, format: WireFormat, base_url: &str) -> Result<Self, ModelError> {
         let mut base = check_url(base_url).map_err(|error| {
             let why = format!("its base URL can't be used: {error}");
@@ -66,8 +68,8 @@ impl ModelEndpoint {
         })
     }
 
-    /// Adds a key, which goes to the origin of the base URL and nowhere else. A second key has a
-    /// header of its own.
+    /// Adds a key. The key is sent only to the origin of the base URL. A second key needs another
+    /// header.
     #[must_use]
     pub fn key(mut self, key: ModelKey) -> Self {
         self.keys.push(key);
@@ -95,14 +97,14 @@ impl ModelEndpoint {
         self
     }
 
-    /// Keeps thinking out of later requests, for servers that refuse it.
+    /// Doesn't send thinking back in later requests, because some servers refuse it.
     #[must_use]
     pub fn drop_thinking(mut self) -> Self {
         self.options.drop_thinking = true;
         self
     }
 
-    /// Sets the size of the context for which a local server should make room.
+    /// Sets the context size that a local server should reserve.
     #[must_use]
     pub fn context(mut self, tokens: Option<u64>) -> Self {
         self.options.context = tokens;
@@ -131,7 +133,7 @@ impl ModelEndpoint {
         self.format
     }
 
-    /// Returns the URL of all requests, without their own paths.
+    /// Returns the URL to which the path of each request is added.
     pub fn base_url(&self) -> &Url {
         &self.base
     }
@@ -204,8 +206,8 @@ impl ModelEndpoint {
         for (name, value) in &self.headers {
             all.insert(name.clone(), value.clone());
         }
-        // Small servers close connections that just served an answer, so reusing a connection looks
-        // like a failure. On this machine, a new connection costs nothing.
+        // Small servers close a connection after an answer, and using it again fails. On this
+        // machine, a new connection costs almost nothing.
         if self.is_local() {
             all.insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -257,8 +259,8 @@ impl ModelKey {
         Ok(Self { secret, value: value.into(), header: None })
     }
 
-    /// Puts the key into another header than the usual one of the format, behind a prefix such as
-    /// `Bearer `.
+    /// Sets another header for the key, instead of the usual header of the format. The value is the
+    /// key after `prefix`, such as `Bearer `.
     #[must_use]
     pub fn in_header(mut self, name: HeaderName, prefix: &str) -> Self {
         self.header = Some((name, prefix.to_owned()));
@@ -280,8 +282,8 @@ impl ModelKey {
             _ => (AUTHORIZATION, "Bearer ".to_owned()),
         };
         let (name, prefix) = self.header.clone().unwrap_or(usual);
-        // The value has only characters that may stand in a header. If the prefix has other
-        // characters, nothing is sent.
+        // The value has only characters that a header may have. If the prefix has other characters,
+        // the key isn't sent.
         let value = HeaderValue::from_str(&format!("{prefix}{}", self.value))
             .unwrap_or(HeaderValue::from_static(""));
         Credential::in_header(url, name, value)
@@ -294,13 +296,13 @@ impl fmt::Debug for ModelKey {
     }
 }
 
-/// A secret that can't be a key. Its text names the secret, and never its value.
+/// A secret that can't be a key. The message names the secret, but never contains its value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelKeyError {
     /// The value is too short.
     #[error("the secret `{0}` has fewer than {MIN_KEY} bytes, the least")]
     Short(String),
-    /// The value has characters that no header may have.
+    /// The value has characters that a header can't have.
     #[error("the secret `{0}` has spaces or other characters that no key has")]
     Characters(String),
 }

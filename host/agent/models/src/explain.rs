@@ -1,4 +1,4 @@
-//! Turns the errors of a provider into errors for the person, with what to do about them.
+//! Turns the errors of a provider into errors for the person, with a way to fix them.
 
 use http::StatusCode;
 
@@ -17,8 +17,8 @@ pub(crate) fn wire_failure(provider: &ModelEndpoint, error: &WireError) -> Model
     ModelError::new(kind, provider.name(), error.to_string())
 }
 
-/// Returns the error for a server's own error: with a status, or within an answer that began
-/// without an error.
+/// Returns the error for an error that the server reported. The server reports an error with a
+/// status, or inside an answer with a successful status.
 pub(crate) fn server_failure(
     provider: &ModelEndpoint,
     status: Option<StatusCode>,

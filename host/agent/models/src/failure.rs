@@ -1,4 +1,5 @@
-//! The kinds of failures of models: which may pass if sent again, and which the person has to fix.
+//! The kinds of model failures. Some may pass after a repeated request, and the person has to fix
+//! the others.
 
 use std::time::Duration;
 
@@ -11,19 +12,19 @@ use crate::wire_types::ServerError;
 /// Kinds of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModelErrorKind {
-    /// The key is missing, refused, or may not do this.
+    /// The key is missing, refused, or has no permission for the request.
     Key,
-    /// The account has no funds or no quota left.
+    /// The account has no funds or no quota.
     Funds,
     /// The provider doesn't have the model, or nothing is at its URL.
     Model,
-    /// The conversation is longer than the model's context. A shorter one may be answered.
+    /// The conversation is longer than the model's context. A shorter conversation may succeed.
     Context,
     /// The provider's rules refuse what was asked.
     Refused,
     /// The provider doesn't accept the request for another reason.
     Request,
-    /// The provider has too much to do, or the account asks too often.
+    /// The provider is overloaded, or the account sends too many requests.
     Busy,
     /// The provider failed.
     Server,
@@ -37,9 +38,9 @@ pub enum ModelErrorKind {
     Cut,
     /// The answer reached a cap.
     Cap,
-    /// The answer isn't one of a model.
+    /// The answer isn't a model's answer.
     Malformed,
-    /// The caller cancelled it.
+    /// The caller cancelled the request.
     Cancelled,
 }
 
@@ -113,7 +114,7 @@ impl ModelError {
     }
 }
 
-/// Words of servers about a conversation that is too long. They have no code in common.
+/// Phrases of servers for a conversation that is too long. Servers have no common error code.
 const CONTEXT: [&str; 18] = [
     "context_length_exceeded",
     "exceed_context_size_error",
@@ -168,8 +169,7 @@ const MODEL: [&str; 6] = [
     "does not exist",
 ];
 
-/// Returns the kind of a server's error. A status that is `None` counts as 0: the error came within
-/// an answer.
+/// Returns the kind of a server's error. `status` is `None` if the error came inside an answer.
 pub(crate) fn classify(status: Option<StatusCode>, error: &ServerError) -> ModelErrorKind {
     let words = format!("{} {}", error.kind, error.message).to_ascii_lowercase();
     let code = status.map_or(0, |status| status.as_u16());

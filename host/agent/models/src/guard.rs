@@ -1,12 +1,12 @@
-//! Refuses an answer in which a server sends back one of the provider's keys: a session would keep
-//! the key, and a screen would show it.
+//! Refuses an answer in which a server repeats one of the provider's keys. Otherwise the session
+//! would store the key, and the screen would show it.
 
 use crate::endpoint::{ModelEndpoint, ModelKey};
 use crate::failure::ModelError;
 use crate::turn::{ModelAnswer, ModelEvent};
 
-/// The number of times that escapes of JSON are undone. Arguments are JSON within JSON, and a model
-/// may write them into its text.
+/// How often JSON escapes are decoded. Arguments are JSON inside JSON, and a model may write
+/// arguments in its text.
 const ROUNDS: usize = 4;
 
 impl ModelEndpoint {
@@ -15,7 +15,7 @@ impl ModelEndpoint {
         KeyGuards::new(self.keys()).hidden(text)
     }
 
-    /// Returns an error without the provider's keys, which a server may repeat.
+    /// Removes the provider's keys from an error, because a server may repeat a key in the error.
     pub(crate) fn hide_keys_in(&self, mut error: ModelError) -> ModelError {
         let guards = KeyGuards::new(self.keys());
         error.message = guards.hidden(&error.message);
@@ -34,12 +34,13 @@ impl KeyGuards {
         Self(keys.iter().map(|key| KeyGuard::new(key.value())).collect())
     }
 
-    /// Checks whether the bytes of the answer so far have a key. `bytes`: the next bytes.
+    /// Checks whether the answer so far contains a key. `bytes`: the next bytes.
     pub(crate) fn is_in_bytes(&mut self, bytes: &[u8]) -> bool {
         self.0.iter_mut().any(|guard| guard.is_in(0, bytes))
     }
 
-    /// Checks whether the texts of the events so far have a key, even if the key is divided.
+    /// Checks whether the text of the events so far contains a key, even if the key is split
+    /// between events.
     pub(crate) fn is_in_event(&mut self, event: &ModelEvent) -> bool {
         self.0.iter_mut().any(|guard| guard.is_in_event(event))
     }
@@ -74,10 +75,10 @@ impl KeyGuards {
     }
 }
 
-/// The search for one key, which isn't empty.
+/// The search for one key. The key isn't empty.
 struct KeyGuard {
     key: Vec<u8>,
-    /// The last bytes so far, in which the key may begin: of the bytes, the text and the thinking.
+    /// The last bytes of the raw bytes, the text and the thinking. A key may begin in them.
     tails: [Vec<u8>; 3],
 }
 
@@ -94,7 +95,7 @@ impl KeyGuard {
             ModelEvent::Call(call) => [&call.id, &call.name, &call.arguments]
                 .iter()
                 .any(|text| self.is_whole_in(text.as_bytes())),
-            // The texts of these events come from this program, or from an error without the keys.
+            // The text of these events comes from this program, or from an error without the keys.
             _ => false,
         }
     }
@@ -106,9 +107,9 @@ impl KeyGuard {
         }
     }
 
-    /// Checks whether the bytes of a stream so far have the key. `stream`: the index of its tail.
+    /// Checks whether a stream so far contains the key. `stream`: the index of the stream's tail.
     fn is_in(&mut self, stream: usize, bytes: &[u8]) -> bool {
-        // A key across the border has at most so many bytes on each side of it.
+        // A key that is split has at most this many bytes before or after the split.
         let most_before_end = self.key.len() - 1;
         let tail = &mut self.tails[stream];
         tail.extend_from_slice(&bytes[..bytes.len().min(most_before_end)]);

@@ -1,8 +1,8 @@
-//! Models of providers: the request to a model and its answer, independent of the provider
-//! ([`Turn`], [`ModelAnswer`]); the four usual formats, each a pure pair of functions
-//! ([`WireFormat`]); and one driver that asks in all of them.
+//! Models of providers. [`Turn`] and [`ModelAnswer`] are the request to a model and its answer,
+//! independent of the provider. [`WireFormat`] has the four usual formats, each as two pure
+//! functions. One driver asks models in all formats.
 //!
-//! [`choice`] says which model the configuration means.
+//! [`choice`] chooses the model that the configuration names.
 
 mod assembly;
 mod body;

@@ -13,8 +13,8 @@ use crate::guard::KeyGuards;
 use crate::raw::Fields;
 use crate::wire_types::WireFormat;
 
-/// Most bytes of an answer with a list. The longest lists have a few hundred models with a page of
-/// text each.
+/// The most bytes of a list of models. The longest lists have a few hundred models, with a page of
+/// text for each.
 const MAX_LIST: usize = 16 << 20;
 
 /// Most models of a list.
@@ -26,21 +26,20 @@ const MAX_NAME: usize = 256;
 /// A model that a provider has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedModel {
-    /// Its name in requests.
+    /// The model's name in requests.
     pub name: String,
-    /// The most tokens that it reads, as far as the server says it.
+    /// The size of the model's context in tokens, if the server reports it.
     pub context: Option<u64>,
-    /// The most tokens that it answers, as far as the server says it.
+    /// The most tokens of an answer, if the server reports it.
     pub max_output: Option<u64>,
 }
 
 impl ModelClient {
-    /// Lists the models of a provider, in its order. The provider is asked once, without further
-    /// attempts.
+    /// Lists the models of a provider, in the provider's order. A failed request isn't repeated.
     ///
     /// # Errors
     ///
-    /// There is no list.
+    /// Returns an error if the provider doesn't give a list.
     pub async fn list(
         &self,
         provider: &ModelEndpoint,
@@ -52,12 +51,12 @@ impl ModelClient {
         }
     }
 
-    /// Returns the most tokens that a model reads: the number that was set for the provider,
-    /// otherwise the server's number. Returns `None` if there is no number.
+    /// Returns the size of a model's context in tokens. A number that is set for the provider takes
+    /// precedence over the server's number. Returns `None` if there is no number.
     ///
     /// # Errors
     ///
-    /// The server doesn't answer.
+    /// Returns an error if the server doesn't answer.
     pub async fn context_window(
         &self,
         provider: &ModelEndpoint,
@@ -111,8 +110,8 @@ impl ModelClient {
         Ok(items.into_iter().filter_map(|item| listed_model(item.get())).collect())
     }
 
-    /// Returns the most tokens that Ollama reads: the context of the running model, otherwise the
-    /// context that the model was made for.
+    /// Returns the size of the context in Ollama: the context of the running model, or else the
+    /// context for which the model was made.
     async fn ollama_window(
         &self,
         provider: &ModelEndpoint,
@@ -201,7 +200,8 @@ fn listed_model(item: &str) -> Option<ListedModel> {
     let meta = fields.object("meta").unwrap_or_default();
     let top = fields.object("top_provider").unwrap_or_default();
     let context = [
-        // The context of a running server comes before the context that the model was made for.
+        // The context of a running server takes precedence over the context for which the model was
+        // made.
         meta.number("n_ctx"),
         fields.number("loaded_context_length"),
         fields.number("max_model_len"),

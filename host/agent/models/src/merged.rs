@@ -1,5 +1,5 @@
-//! Joins JSON objects that come in pieces. Each value stays in the bytes that were sent; texts that
-//! come in pieces are joined in these bytes, escapes and all.
+//! Joins JSON objects that arrive in pieces. The bytes of each value stay the same. Strings that
+//! arrive in pieces are joined without decoding their escapes.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,11 @@ use serde_json::value::RawValue;
 
 use crate::raw::{Fields, RawJson, inside, items};
 
-/// Texts of list items that come in pieces. Other fields of such an item are repeated.
+/// The fields of list items whose strings arrive in pieces. Other fields are repeated in each
+/// piece.
 const JOINED: [&str; 6] = ["arguments", "content", "data", "summary", "text", "thinking"];
 
-/// An object, of which more may come.
+/// An object that may get more pieces.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Merged(Vec<(String, Value)>);
 
@@ -19,7 +20,7 @@ enum Value {
     Raw(String),
     /// The characters between the quotes.
     Text(String),
-    /// The items with an `index`, and behind them the other items.
+    /// The items with an `index`, followed by the other items.
     List(Vec<Merged>, Vec<String>),
 }
 
@@ -75,7 +76,7 @@ impl Merged {
         self.put(key, Value::Raw(json));
     }
 
-    /// Adds a piece: texts are joined and lists grow, other values replace what was there.
+    /// Adds a piece. Strings and lists are extended, and any other value replaces the value before.
     pub(crate) fn add(&mut self, key: &str, value: &RawValue) {
         if value.get() == "null" && self.get_mut(key).is_some() {
             return;
@@ -97,7 +98,7 @@ impl Merged {
         }
     }
 
-    /// Returns the object as JSON, with the values of the pieces in their own bytes.
+    /// Returns the object as JSON. The bytes of the values are the same as in the pieces.
     pub(crate) fn json(&self) -> RawJson {
         let mut json = String::new();
         self.write(&mut json);

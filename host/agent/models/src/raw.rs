@@ -1,4 +1,4 @@
-//! Keeps JSON in the bytes in which it was written, and reads single fields of it.
+//! Stores JSON byte for byte as it was written, and reads single fields of it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,21 +7,21 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A JSON value in the bytes in which it was written. It is serialised as a string, so that no way
-/// of storing it can change these bytes.
+/// A JSON value, byte for byte as it was written. It is serialised as a string, so that storing it
+/// can't change its bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawJson(Box<str>);
 
 impl RawJson {
-    /// Keeps a text.
+    /// Stores a JSON text.
     ///
     /// # Errors
     ///
-    /// The text isn't one JSON value.
+    /// Returns an error if the text isn't one JSON value.
     pub fn new(text: impl Into<String>) -> Result<Self, serde_json::Error> {
         let text = text.into();
         serde_json::from_str::<&RawValue>(&text)?;
-        // Without the white space around the value, which isn't part of it.
+        // White space around the value isn't part of the value.
         Ok(Self(readable(text.trim_ascii()).into()))
     }
 
@@ -65,8 +65,8 @@ impl<'de> Deserialize<'de> for RawJson {
     }
 }
 
-/// Replaces each half of a surrogate pair in a JSON value with U+FFFD, because readers refuse such
-/// a half.
+/// Replaces each unpaired surrogate in a JSON value with U+FFFD, because parsers refuse unpaired
+/// surrogates.
 pub(crate) fn readable(json: &str) -> Cow<'_, str> {
     if !json.contains("\\ud") && !json.contains("\\uD") {
         return json.into();
@@ -101,9 +101,11 @@ fn escaped_unit(json: &str, at: usize) -> Option<u16> {
     u16::from_str_radix(digits, 16).ok()
 }
 
-/// The fields of a JSON object in their order. A value is parsed only when it is used. A field of
-/// another type than the expected one counts as missing, and so does `null`, because some servers
-/// write `null` where others leave the field out.
+/// The fields of a JSON object in their order.
+///
+/// A value is parsed only when it is used. A field of an unexpected type is treated as missing. A
+/// `null` is treated as missing too, because some servers write `null` instead of leaving the field
+/// out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields<'j>(Vec<(Cow<'j, str>, &'j RawValue)>);
 
@@ -122,13 +124,13 @@ impl<'j> Fields<'j> {
         Self::parse(list.first()?.get())
     }
 
-    /// Returns all fields, also those that are `null`.
+    /// Returns all fields, including `null` fields.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &'j RawValue)> {
         self.0.iter().map(|(key, value)| (&**key, *value))
     }
 
-    /// Returns the value of a field as it was written. Of several fields with one name, the last
-    /// one counts.
+    /// Returns the value of a field as it was written. If the name occurs more than once, the last
+    /// field applies.
     pub(crate) fn raw(&self, name: &str) -> Option<&'j RawValue> {
         let (_, value) = self.0.iter().rev().find(|(key, _)| key == name)?;
         if value.get() == "null" { None } else { Some(*value) }
@@ -177,7 +179,7 @@ fn number(value: &RawValue) -> Option<u64> {
     if float >= 0.0 { Some(float as u64) } else { None }
 }
 
-/// Reads the text of a JSON string. Half a surrogate pair, which some servers send, becomes U+FFFD.
+/// Reads the text of a JSON string. An unpaired surrogate, which some servers send, becomes U+FFFD.
 pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
     struct Text;
     impl<'de> Visitor<'de> for Text {

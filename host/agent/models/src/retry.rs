@@ -1,5 +1,5 @@
-//! How often and after which wait a failed request to a model is sent again, also by the server's
-//! `Retry-After`.
+//! Decides how often a failed request to a model is repeated, and after how long. Follows the
+//! server's `Retry-After`.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, SystemTime};
@@ -9,8 +9,8 @@ use http::header::{DATE, RETRY_AFTER};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 
-/// The rules for sending a request again that failed before its answer began. A request whose
-/// answer has begun is never sent again, because it would cost as much.
+/// The rules for repeating a request that failed before its answer started. A request whose answer
+/// has started is never repeated, because the new answer would cost as much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelRetries {
     /// The most further attempts.
@@ -28,8 +28,9 @@ impl Default for ModelRetries {
 }
 
 impl ModelRetries {
-    /// Returns the wait after a number of attempts, which is at least one. Returns `None` if there
-    /// is no further attempt. `requested`: the wait that the server asks for.
+    /// Returns how long to wait before the next attempt, or `None` if there is no further attempt.
+    /// `attempts`: the attempts so far, at least one. `requested`: the wait that the server
+    /// requests.
     pub(crate) fn wait(&self, attempts: u32, requested: Option<Duration>) -> Option<Duration> {
         if attempts > self.count {
             return None;
@@ -38,7 +39,7 @@ impl ModelRetries {
             if requested > self.longest {
                 return None;
             }
-            // A little later than requested, so that not all clients come back at once.
+            // The wait is a little longer than requested, so that clients don't all return at once.
             let most_jitter = self.base.min(requested / 4 + Duration::from_millis(50));
             return Some(requested + random_part(most_jitter));
         }
@@ -50,12 +51,12 @@ impl ModelRetries {
 
 /// Returns a random part of a time.
 fn random_part(most: Duration) -> Duration {
-    // Each hasher has other keys, which the system draws.
+    // Each hasher has other random keys from the operating system.
     let random = RandomState::new().build_hasher().finish();
     most.mul_f64(random as f64 / u64::MAX as f64)
 }
 
-/// Returns the time that a server asks to wait: in milliseconds, in seconds or until a date.
+/// Returns the wait that a server requests, in milliseconds, in seconds or as a date.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     if let Some(milliseconds) = header_text(headers, "retry-after-ms").and_then(parse_number) {
         return Duration::try_from_secs_f64(milliseconds / 1000.0).ok();

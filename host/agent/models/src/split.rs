@@ -1,4 +1,5 @@
-//! Divides the stream of a model's answer into events, each bounded before anything parses it.
+//! Splits the stream of a model's answer into events. The size of each event is limited before it
+//! is parsed.
 
 use std::borrow::Cow;
 
@@ -21,7 +22,7 @@ pub(crate) struct Frame<'s> {
     pub(crate) data: Cow<'s, str>,
 }
 
-/// Takes bytes in any pieces and gives the events in them.
+/// Splits bytes, which arrive in pieces of any size, into events.
 #[derive(Debug)]
 pub(crate) struct Splitter {
     form: Form,
@@ -37,14 +38,14 @@ pub(crate) struct Splitter {
     has_data: bool,
 }
 
-/// The kind of a stream, by its beginning.
+/// The kind of a stream, detected from its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     /// Nothing yet.
     Unknown,
     /// A stream.
     Stream,
-    /// One JSON value instead: from a server that doesn't stream, or that fails with status 200.
+    /// One JSON value. The server doesn't stream, or it reports an error with status 200.
     Whole,
 }
 
@@ -63,11 +64,11 @@ impl Splitter {
         }
     }
 
-    /// Takes a piece, and calls `on` with each event that ends in it, until `on` fails.
+    /// Adds a piece, and calls `on` with each event that ends in the piece, until `on` fails.
     ///
     /// # Errors
     ///
-    /// The errors of `on`, and a cap that is reached.
+    /// Returns an error if `on` fails or a cap is reached.
     pub(crate) fn take(
         &mut self,
         piece: &[u8],
@@ -88,8 +89,8 @@ impl Splitter {
                 _ => rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')),
             };
             let text = &rest[..line_end.unwrap_or(rest.len())];
-            // Bytes are counted by the line, up to the first byte that doesn't fit into the event,
-            // so that a stream ends at the same place and with the same cap in whatever pieces.
+            // Bytes are counted per line, up to the first byte that exceeds the event's cap.
+            // Therefore a stream stops at the same byte however it is divided into pieces.
             let room = self.caps.event.saturating_sub(self.line.len() + self.data.len());
             self.count(text.len().min(room + 1))?;
             if text.len() > room {
@@ -100,7 +101,7 @@ impl Splitter {
 
             let Some(line_end) = line_end else { break };
             if self.start == Start::Whole {
-                // The bytes so far showed that line ends mean nothing.
+                // In this kind of stream, line ends have no meaning.
                 rest = &rest[line_end..];
                 continue;
             }
@@ -155,7 +156,7 @@ impl Splitter {
         Ok(())
     }
 
-    /// Detects the kind of the stream, as soon as the first line shows it.
+    /// Detects the kind of the stream once the first line shows it.
     fn detect_start(&mut self) {
         if self.start != Start::Unknown {
             return;
@@ -186,7 +187,7 @@ impl Splitter {
     ) -> Result<(), WireError> {
         let line = std::mem::take(&mut self.line);
         if self.start == Start::Unknown {
-            // The line has no content, and the stream begins after it.
+            // The line has only a byte order mark, and the stream starts after it.
             if line.starts_with(BYTE_ORDER_MARK) {
                 self.start = Start::Stream;
             }
@@ -215,7 +216,7 @@ impl Splitter {
                 self.data.extend_from_slice(value);
             }
             b"event" => self.name = String::from_utf8_lossy(value).into_owned(),
-            // Comments keep the connection alive; `id` and `retry` are for streams that go on.
+            // Comments keep the connection alive. `id` and `retry` are for resuming a stream.
             _ => {}
         }
         Ok(())

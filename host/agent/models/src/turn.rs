@@ -1,36 +1,35 @@
-//! The types of a request to a model and of its answer, independent of any format. Sessions on disk
-//! keep these types.
+//! The types of a request to a model and of its answer, independent of any wire format. Session
+//! files contain these types.
 
 use serde::{Deserialize, Serialize};
 
 use crate::raw::RawJson;
 use crate::wire_types::WireFormat;
 
-/// One request to a model, with everything that the model is to know.
+/// One request to a model, with everything that the model should know.
 ///
-/// Providers keep what they have read of a beginning that they have seen before. So the system
-/// text, the tools and the earlier messages of a session stay as they are, in their order, and a
-/// new turn only adds messages.
+/// Providers cache the start of a request. To use the cache, the system text, the tools and the
+/// earlier messages of a session don't change, and a new turn only adds messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The model's name, as the provider has it.
+    /// The provider's name for the model.
     pub model: String,
-    /// The system text. Empty: none.
+    /// The system text. Empty: there is no system text.
     pub system: String,
     /// The tools, in the order in which the model reads them.
     pub tools: Vec<ModelTool>,
-    /// Whether the model has to answer without calls, although it knows the tools.
+    /// Whether the model must answer without calls, although it gets the tools.
     #[serde(default)]
     pub forbid_calls: bool,
     /// The conversation.
     pub messages: Vec<TurnMessage>,
-    /// The most tokens of the answer, thinking included. `None`: as many as the server allows, or
-    /// 8,192 where the format has to name a number.
+    /// The most tokens of the answer, including thinking. `None`: the maximum of the server, or
+    /// 8,192 if the format requires a number.
     pub max_output: Option<u32>,
     /// How much the model thinks before it answers.
     #[serde(default)]
     pub thinking: ThinkingLevel,
-    /// The form of the answer's text, if it has to be JSON.
+    /// The schema of the answer's text, if the text must be JSON.
     #[serde(default)]
     pub output_schema: Option<OutputSchema>,
 }
@@ -38,15 +37,16 @@ pub struct Turn {
 /// A tool that a model may call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelTool {
-    /// Its name.
+    /// The tool's name.
     pub name: String,
-    /// Its description, for the model.
+    /// The tool's description for the model.
     pub description: String,
-    /// The JSON Schema of its arguments. It is sent in these bytes.
+    /// The JSON Schema of the arguments. The schema is sent byte for byte.
     pub schema: RawJson,
 }
 
-/// How much a model thinks. Each format says it in its own words, and a model may not know them.
+/// How much a model thinks. Each format has its own words for the level, and a model may not
+/// support them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ThinkingLevel {
     /// The provider's default.
@@ -54,16 +54,16 @@ pub enum ThinkingLevel {
     Usual,
     /// No thinking.
     Off,
-    /// An effort: `low`, `medium`, `high`, or another word that the provider knows.
+    /// An effort: `low`, `medium`, `high`, or another level of the provider.
     Effort(String),
-    /// Most tokens of thinking. Formats without such a field leave the number out.
+    /// The most tokens of thinking. Formats without such a field ignore the number.
     Tokens(u32),
 }
 
 /// The form of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputSchema {
-    /// A name for it: letters, digits, `_` and `-`.
+    /// The schema's name, with letters, digits, `_` and `-`.
     pub name: String,
     /// The JSON Schema.
     pub schema: RawJson,
@@ -103,7 +103,7 @@ pub struct CallResult {
     pub name: String,
     /// The content of the result.
     pub content: Vec<Part>,
-    /// Whether it failed.
+    /// Whether the call failed.
     pub failed: bool,
 }
 
@@ -112,16 +112,16 @@ pub struct CallResult {
 pub struct ModelAnswer {
     /// The name of the provider that answered.
     pub provider: String,
-    /// The format in which it answered. Opaque parts go back to the same provider in the same
-    /// format, and to no other.
+    /// The format of the answer. Opaque parts are sent back only to the same provider in the same
+    /// format.
     pub format: WireFormat,
-    /// The model that answered, as the server names it.
+    /// The server's name for the model that answered.
     pub model: String,
-    /// Its parts, in order.
+    /// The parts of the answer, in order.
     pub blocks: Vec<Block>,
-    /// The reason why it ended.
+    /// The reason why the answer ended.
     pub stop: FinishReason,
-    /// The tokens that it took.
+    /// The tokens of the request and the answer.
     pub usage: TokenUsage,
 }
 
@@ -144,8 +144,10 @@ impl ModelAnswer {
     }
 }
 
-/// A part of an answer. `raw` is the part in its format's own JSON where that says more than the
-/// other fields, such as a signature. It goes back byte for byte.
+/// A part of an answer.
+///
+/// `raw` is the part as JSON of the wire format. It is present if it has more data than the other
+/// fields, such as a signature. It is sent back byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Block {
     /// Text.
@@ -155,27 +157,27 @@ pub enum Block {
         /// See above.
         raw: Option<RawJson>,
     },
-    /// Thinking, or the summary of it that the provider gives.
+    /// Thinking, or the provider's summary of the thinking.
     Thinking {
-        /// The text. Empty if the provider gives none.
+        /// The text. Empty if the provider doesn't give the text.
         text: String,
         /// See above.
         raw: Option<RawJson>,
     },
     /// A call of a tool.
     Call(ModelCall),
-    /// Anything else, which only the provider understands.
+    /// Any other part, which only the provider can read.
     Opaque(RawJson),
 }
 
 /// A call that a model made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelCall {
-    /// Its ID, unlike that of any other call of the turn and its answer.
+    /// The call's ID, unique among all calls of the turn and its answer.
     pub id: String,
     /// The tool's name, as the model wrote it.
     pub name: String,
-    /// The arguments as they were sent. Nothing says that they are valid JSON.
+    /// The arguments as they were sent. They may not be valid JSON.
     pub arguments: String,
     /// See [`Block`].
     pub raw: Option<RawJson>,
@@ -188,22 +190,24 @@ pub enum FinishReason {
     End,
     /// The model waits for the results of its calls.
     Calls,
-    /// The answer reached the most tokens. Its last call may be incomplete.
+    /// The answer reached its token limit. Its last call may be incomplete.
     Length,
     /// The answer filled the model's context.
     ContextFull,
     /// The provider or the model refused. The text says why, if anything does.
     Refused(String),
-    /// The provider paused. The conversation with this answer, sent again, goes on.
+    /// The provider paused. Sending the conversation with this answer continues the answer.
     Paused,
     /// Another reason, in the provider's words.
     Other(String),
 }
 
-/// The tokens of an answer, with one meaning in all formats. `None`: the server doesn't say.
+/// The tokens of an answer, with the same meaning in all formats. `None`: the server doesn't report
+/// the number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenUsage {
-    /// Of the request, without those that were read from the provider's cache or written to it.
+    /// Tokens of the request, without the tokens that were read from the provider's cache or
+    /// written to it.
     pub input: Option<u64>,
     /// Of the request, read from the cache.
     pub cache_read: Option<u64>,
@@ -216,7 +220,8 @@ pub struct TokenUsage {
 }
 
 impl TokenUsage {
-    /// Returns these numbers, replaced by every number that a later statement of the server has.
+    /// Returns these numbers. Each number in `later`, a later report of the server, replaces the
+    /// earlier number.
     #[must_use]
     pub(crate) fn updated(self, later: Self) -> Self {
         Self {
@@ -235,24 +240,24 @@ impl TokenUsage {
     }
 }
 
-/// An event while a model answers. Texts, names and arguments are the model's own: they are
-/// bounded, but a terminal shouldn't show them as they are.
+/// An event while a model answers. The model chooses texts, names and arguments. Their length is
+/// limited, but a terminal shouldn't show them without escaping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelEvent {
-    /// The request is sent again after a pause, because it failed before anything came.
+    /// The request is sent again after a pause, because it failed before the answer started.
     Retrying {
-        /// How often it was sent so far.
+        /// How often the request was sent so far.
         attempts: u32,
         /// The pause.
         wait: std::time::Duration,
-        /// The reason why it failed.
+        /// The reason why the request failed.
         why: String,
     },
     /// More text.
     Text(String),
     /// More thinking.
     Thinking(String),
-    /// A call begins. Its arguments are still to come.
+    /// A call starts. Its arguments follow later.
     CallBegun(String),
     /// A call is complete.
     Call(ModelCall),

@@ -24,13 +24,13 @@ pub enum WireFormat {
     Ollama,
 }
 
-/// How a request marks the text that the provider should cache, in the one format that needs marks.
+/// How a request marks the text that the provider should cache. Only one format needs marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Caching {
     /// The server finds the end of the conversation by itself. Nothing that was sent changes.
     #[default]
     Automatic,
-    /// Marks in the messages, which move with the conversation: for servers that don't know
+    /// Marks in the messages, which move with the conversation. This is for servers without
     /// automatic caching.
     Marks,
     /// Nothing is marked.
@@ -40,15 +40,15 @@ pub enum Caching {
 /// The options of a provider, apart from the turn.
 #[derive(Clone, Debug, Default)]
 pub struct WireOptions {
-    /// The provider's name: opaque parts of other providers are left out.
+    /// The provider's name. Opaque parts of other providers are left out.
     pub provider: String,
-    /// Further fields of the body, as the operator wrote them.
+    /// Further fields of the body, as written in the configuration.
     pub fields: Vec<(String, RawJson)>,
     /// How the cache is asked for.
     pub caching: Caching,
     /// Whether the most tokens are called `max_completion_tokens`, as only OpenAI itself does.
     pub completion_tokens: bool,
-    /// Whether thinking isn't sent back, for servers that refuse it.
+    /// Whether thinking is left out of the request, because some servers refuse it.
     pub drop_thinking: bool,
     /// The size of the context that a local server should make room for.
     pub context: Option<u64>,
@@ -59,24 +59,24 @@ pub struct WireOptions {
 pub struct WireRequest {
     /// Below the base URL of the format.
     pub path: &'static str,
-    /// Headers, apart from the one with the key.
+    /// The headers except the header with the key.
     pub headers: Vec<(&'static str, &'static str)>,
     /// The body, in JSON.
     pub body: Vec<u8>,
 }
 
-/// The bounds of one answer. Whatever a server sends, no more than a few times `answer` and `event`
-/// is kept.
+/// The limits of one answer. The stored part of an answer is at most a few times `answer` and
+/// `event`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireCaps {
-    /// Bytes of one line and of one event. The last event of Responses repeats the whole answer,
-    /// and the request's tools and system text too.
+    /// The most bytes of one line and of one event. The last event of the Responses API repeats the
+    /// whole answer, and the request's tools and system text.
     pub event: usize,
-    /// Bytes of the arguments of one call.
+    /// The most bytes of the arguments of one call.
     pub arguments: usize,
-    /// Bytes of all that is kept.
+    /// The most bytes that are stored.
     pub answer: usize,
-    /// Bytes of the stream, with everything around the answer: hundreds for each token.
+    /// The most bytes of the stream. A token can take hundreds of bytes of the stream.
     pub stream: u64,
     /// Blocks.
     pub blocks: usize,
@@ -103,15 +103,15 @@ pub enum WireError {
     /// The answer reached a cap.
     #[error("{what} is longer than {limit} bytes, the limit")]
     Cap {
-        /// The part that is too long.
+        /// The name of the part that is too long.
         what: &'static str,
         /// The limit.
         limit: u64,
     },
-    /// There are too many of something.
+    /// The answer has too many parts of one kind.
     #[error("there are more than {limit} {what}, the limit")]
     Count {
-        /// The things of which there are too many.
+        /// The name of these parts.
         what: &'static str,
         /// The limit.
         limit: usize,
@@ -137,17 +137,17 @@ impl WireError {
     }
 }
 
-/// An error in a server's words. Each field is one line of bounded length.
+/// An error that a server reported. Each field is one line, truncated if it is long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerError {
-    /// Its kind or code, such as `overloaded_error`.
+    /// The kind or code of the error, such as `overloaded_error`.
     pub kind: String,
-    /// Its message.
+    /// The message of the error.
     pub message: String,
 }
 
 impl ServerError {
-    /// Finds the error in a body, in any of the forms that servers have for it.
+    /// Finds the error in a body. Servers use several forms for errors.
     pub(crate) fn find(text: &str) -> Option<Self> {
         Self::from_fields(&Fields::parse_first(text)?)
     }

@@ -25,14 +25,14 @@ const MAX_ENTRIES: usize = 10_000;
 pub(crate) const PROJECT_FOLDERS: [&str; 3] =
     [".agents/skills", ".claude/skills", ".toolhold/skills"];
 
-/// The skills that were found at one moment.
+/// The skills that were found.
 #[derive(Clone, Debug, Default)]
 pub struct Skills {
     /// The skills that models get, in order of their names.
     pub usable: Vec<Skill>,
     /// The project's skills that models don't get yet.
     pub untrusted: Vec<Skill>,
-    /// Folders that are no skills, and skills that don't count, each with the reason.
+    /// Folders that aren't skills, and skills that aren't used, each with the reason.
     pub left_out: Vec<String>,
     /// The real paths of folders with skills that models get.
     pub readable: Vec<PathBuf>,
@@ -50,7 +50,8 @@ impl Skills {
             return Ok(skills);
         }
 
-        // The real paths of the folders so far: a folder is read once, whatever links lead to it.
+        // The real paths of all folders so far. A folder is read once, even if several links lead
+        // to it.
         let mut roots = Vec::new();
         skills.add_user_skills(&config.skill_folders(folders, directory), &mut roots);
         skills.add_project_skills(folders, directory, &mut roots)?;
@@ -113,7 +114,7 @@ impl Skills {
         Ok(())
     }
 
-    /// Returns the skill with this name, if models get it.
+    /// Returns the skill with this name, if models can load it.
     pub(crate) fn named(&self, name: &str) -> Option<&Skill> {
         self.usable.iter().find(|skill| skill.name == name)
     }
@@ -143,7 +144,7 @@ impl Skills {
         }
     }
 
-    /// Opens a folder. Returns `None` if the folder has to be left out.
+    /// Opens a folder. Returns `None` if the folder must be left out.
     fn open(&mut self, path: &Path, owners: Owners) -> Option<SkillFolder> {
         match SkillFolder::open(path, owners) {
             Ok(folder) => Some(folder),
@@ -154,8 +155,8 @@ impl Skills {
         }
     }
 
-    /// Adds the skills of a folder. `trusted`: the digests of the skills that a person has seen, by
-    /// their paths, if the folder belongs to a project.
+    /// Adds the skills of a folder. `trusted`: for a folder of a project, the digests of the skills
+    /// that a person has seen, by path.
     fn add_all(&mut self, root: &SkillFolder, trusted: Option<&BTreeMap<String, String>>) {
         let (names, is_truncated) = match root.names(MAX_ENTRIES) {
             Ok(names) => names,
@@ -176,7 +177,7 @@ impl Skills {
                 }
             };
 
-            // Skills that models don't get take time too, so they count towards the limit.
+            // Reading an unusable skill takes time too, so it is part of the limit.
             candidates += 1;
             if self.usable.len() + self.untrusted.len() >= MAX_SKILLS || candidates > MAX_SKILLS {
                 surplus += 1;
@@ -206,8 +207,8 @@ impl Skills {
     }
 }
 
-/// Reads the skill in a folder. `trusted`: the digests of the skills that a person has seen, by
-/// their paths, if the folder belongs to a project.
+/// Reads the skill in a folder. `trusted`: for a folder of a project, the digests of the skills
+/// that a person has seen, by path.
 fn read_skill(
     name: String,
     folder: SkillFolder,

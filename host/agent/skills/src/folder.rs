@@ -1,5 +1,5 @@
-//! Reads files in the folder of a skill: beneath its handle, without a link, within bounds, and
-//! with the owners that are allowed.
+//! Reads files in the folder of a skill. Paths are opened from the folder's handle and never follow
+//! links. File sizes are limited, and the owners of the files are checked.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,10 +10,10 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, stat
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-/// Most files and folders of one skill.
+/// The most files and folders of one skill.
 pub(crate) const MAX_FILES: usize = 2000;
 
-/// Most bytes of all files of one skill.
+/// The most bytes of all files of one skill.
 pub(crate) const MAX_TREE: u64 = 50_000_000;
 
 /// Most levels of folders.
@@ -22,19 +22,19 @@ const MAX_DEPTH: usize = 16;
 /// Most bytes of a path in a skill.
 const MAX_PATH: usize = 1024;
 
-/// The obstacle to reading a skill's folder, or a file in it.
+/// The reason why a skill's folder, or a file in it, can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// The file belongs to this user, who may not own it.
+    /// The file belongs to this user, who isn't allowed to own the file.
     #[error("it belongs to user {0}, who is neither you nor root")]
     Owner(u32),
-    /// Other users may write to it.
+    /// Other users can write to the file.
     #[error("others may write to it; check it, then run `chmod -R go-w` on its folder")]
     Writable,
     /// The file is a link.
     #[error("it is a link, which isn't followed")]
     Link,
-    /// The file isn't there.
+    /// The file doesn't exist.
     #[error("it doesn't exist")]
     Missing,
     /// The file is neither a regular file nor a link.
@@ -43,31 +43,31 @@ pub enum FolderError {
     /// The system's answer.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A path is too long, or can't be a path.
+    /// A path is too long or isn't valid.
     #[error("a path has at most {MAX_PATH} bytes, and no NUL byte")]
     InvalidPath,
     /// A path may lead out of the folder.
     #[error("a path has to stay in the skill's folder: no `..`, and no `/` first")]
     Outside,
-    /// A path has no name in it.
+    /// A path has no file name.
     #[error("it names no file")]
     EmptyPath,
-    /// Folders are in folders too often.
+    /// Folders are nested too deeply.
     #[error("it has more than {MAX_DEPTH} levels of folders, the limit")]
     TooDeep,
     /// There are too many files.
     #[error("it has more than {MAX_FILES} files and folders, the limit")]
     TooManyFiles,
-    /// The files have too many bytes.
+    /// The files are too large together.
     #[error("its files have more than {MAX_TREE} bytes, the limit")]
     TooLarge,
     /// A file has a name that isn't text.
     #[error("a name in it isn't UTF-8")]
     NotUtf8,
-    /// A file among all of them can't be read.
+    /// One of the files can't be read.
     #[error("{path}: {error}")]
     File {
-        /// Its path in the folder.
+        /// The path of the file in the folder.
         path: String,
         /// The obstacle.
         error: Box<Self>,
@@ -89,7 +89,7 @@ impl From<Errno> for FolderError {
 pub enum Owners {
     /// The user and root.
     User,
-    /// Anybody: only bytes that a person has seen are used.
+    /// Every user. Only bytes that a person has seen are used.
     Any,
 }
 
@@ -111,7 +111,7 @@ impl Owners {
 #[derive(Debug)]
 pub struct SkillFolder {
     dir: OwnedFd,
-    /// Its real path.
+    /// The real path of the folder.
     pub path: PathBuf,
     owners: Owners,
 }
@@ -128,13 +128,13 @@ pub struct FileBytes {
 /// A file of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeFile {
-    /// Its path in the folder.
+    /// The path of the file in the folder.
     pub path: String,
     /// Bytes.
     pub size: u64,
-    /// Whether its owner may run it.
+    /// Whether the owner of the file may run it.
     pub is_executable: bool,
-    /// The SHA-256 of its bytes. Empty if they weren't read.
+    /// The SHA-256 of the file's content. Empty if the content wasn't read.
     pub digest: Vec<u8>,
 }
 
@@ -179,7 +179,7 @@ impl SkillFolder {
         Ok(Self { dir, path: path.to_owned(), owners })
     }
 
-    /// Opens a folder in this folder. Returns `None` if there is no such folder.
+    /// Opens a subfolder. Returns `None` if it doesn't exist.
     pub fn folder(&self, name: &str) -> Option<Result<Self, FolderError>> {
         let dir = match open_folder(self.dir.as_fd(), name) {
             Ok(dir) => dir,
@@ -195,8 +195,8 @@ impl SkillFolder {
         Ok(Self { dir, path: self.path.join(name), owners: self.owners })
     }
 
-    /// Returns the first `most` names in the folder, sorted, and whether the folder has more. Names
-    /// that begin with a dot and names that aren't UTF-8 are left out.
+    /// Returns the first `most` names in the folder, sorted, and whether there are more names.
+    /// Names that begin with a dot, and names that aren't UTF-8, are left out.
     pub fn names(&self, most: usize) -> Result<(Vec<String>, bool), FolderError> {
         let mut names = Vec::new();
         let mut is_truncated = false;
@@ -216,12 +216,13 @@ impl SkillFolder {
         Ok((names, is_truncated))
     }
 
-    /// Checks whether the folder has an entry with this name. A link counts, wherever it leads.
+    /// Checks whether the folder has an entry with this name. A link is an entry, even if its
+    /// target is missing.
     pub fn has(&self, name: &str) -> bool {
         statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// Reads the first bytes of a file, by its path in the folder.
+    /// Reads the first bytes of a file. `path`: the path in the folder.
     pub(crate) fn read(&self, path: &str, most: u64) -> Result<FileBytes, FolderError> {
         let path = plain_path(path)?;
         let (folders, file_name) = path.rsplit_once('/').unwrap_or(("", &path));
@@ -246,24 +247,24 @@ impl SkillFolder {
 
     /// Opens a regular file. The call doesn't block, even if the name belongs to a pipe.
     fn open_file(&self, dir: BorrowedFd<'_>, name: &str) -> Result<File, FolderError> {
-        // Opening a device may have an effect, so the type is checked before.
+        // Opening a device may have an effect, so the type is checked first.
         check_regular(&statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
 
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::RDONLY;
         let file = openat(dir, name, flags, Mode::empty())?;
-        // The name may have got another file since.
+        // In the meantime, the name may belong to another file.
         let stat = fstat(&file)?;
         check_regular(&stat)?;
         self.owners.check(&stat)?;
         Ok(File::from(file))
     }
 
-    /// Lists all files below the folder. `reads`: whether the bytes of the files are read for their
+    /// Lists all files below the folder. `reads`: whether to read the files' content for their
     /// digests.
     ///
     /// # Errors
     ///
-    /// There are too many files, bytes or levels, or a file can't be read.
+    /// Returns an error if there are too many files, bytes or levels, or if a file can't be read.
     pub(crate) fn tree(&self, reads: bool) -> Result<FileTree, FolderError> {
         let mut walk = Walk { tree: FileTree::default(), entries: 0, bytes: 0, reads };
         self.walk(self.dir.as_fd(), "", 0, &mut walk)?;
@@ -319,14 +320,14 @@ impl SkillFolder {
     }
 }
 
-/// The state of a walk through a folder and the folders in it.
+/// The state of a walk through a folder and its subfolders.
 struct Walk {
     tree: FileTree,
     /// The number of files and folders so far.
     entries: usize,
     /// The size of all files so far.
     bytes: u64,
-    /// Whether the bytes of the files are read for their digests.
+    /// Whether to read the files' content for their digests.
     reads: bool,
 }
 
@@ -338,7 +339,7 @@ impl Walk {
         let room = MAX_TREE - self.bytes;
         if self.reads && size <= room {
             let mut hasher = Sha256::new();
-            // The file may have grown since. One byte more than the room shows that.
+            // In the meantime, the file may have grown. One additional byte shows this.
             let mut bounded = (&mut file).take(room + 1);
             size = io::copy(&mut bounded, &mut hasher)?;
             digest = hasher.finalize().to_vec();
@@ -358,7 +359,7 @@ impl Walk {
 ///
 /// # Errors
 ///
-/// The path may lead out of the folder.
+/// Returns an error if the path may lead out of the folder.
 pub(crate) fn plain_path(path: &str) -> Result<String, FolderError> {
     if path.len() > MAX_PATH || path.contains('\0') {
         return Err(FolderError::InvalidPath);

@@ -1,7 +1,7 @@
 //! Parses the front matter of a `SKILL.md`: YAML between two lines of `---`.
 //!
-//! The YAML is read event by event, so that only the few values that are used are built. Aliases,
-//! by which a small text stands for a huge one, are refused.
+//! The YAML is read event by event, so only the few needed values are built. Aliases are refused,
+//! because a small text with aliases can expand to a huge value.
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError};
 
@@ -25,7 +25,7 @@ pub struct FrontMatter {
     pub name: Option<String>,
     /// The purpose of the skill.
     pub description: Option<String>,
-    /// Its licence.
+    /// The licence of the skill.
     pub license: Option<String>,
     /// The requirements of the skill.
     pub compatibility: Option<String>,
@@ -33,7 +33,7 @@ pub struct FrontMatter {
     pub names_tools: bool,
     /// Keys that the documented format doesn't have.
     pub unknown: Vec<String>,
-    /// The reason why the text isn't valid YAML, if it could be read all the same.
+    /// The reason why the text isn't valid YAML, if it could be read anyway.
     pub mistake: Option<YamlError>,
 }
 
@@ -48,12 +48,12 @@ pub enum FrontMatterError {
     /// The front matter has no end.
     #[error("its front matter has no line `---` at its end, within {MAX_BYTES} bytes")]
     NoEnd,
-    /// The front matter isn't YAML, or not that of a skill.
+    /// The front matter isn't YAML, or isn't valid for a skill.
     #[error("its front matter isn't valid: {0}")]
     Invalid(YamlError),
 }
 
-/// A mistake in the YAML of a front matter, mostly with its line.
+/// A mistake in the YAML of a front matter, usually with the line number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum YamlError {
     /// The front matter isn't YAML.
@@ -86,7 +86,7 @@ pub enum YamlError {
 ///
 /// # Errors
 ///
-/// There is no front matter, or it has no end.
+/// Returns an error if the front matter is missing or has no end.
 pub(crate) fn split(text: &str) -> Result<(&str, &str), FrontMatterError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let first = text.lines().next().unwrap_or_default();
@@ -128,7 +128,7 @@ pub(crate) fn parse(yaml: &str) -> Result<FrontMatter, FrontMatterError> {
 fn parse_yaml(yaml: &str) -> Result<FrontMatter, YamlError> {
     let mut matter = FrontMatter::default();
     let mut depth = 0;
-    // The key whose value comes next.
+    // The key of the next value.
     let mut key: Option<String> = None;
     let mut is_table = false;
     for (count, event) in Parser::new_from_str(yaml).enumerate() {
@@ -205,7 +205,7 @@ fn set_value(
     Ok(())
 }
 
-/// Puts quotes around each value that has no quotes and begins on the line of its key.
+/// Puts quotes around each unquoted value that begins on the line of its key.
 fn quote_values(yaml: &str) -> String {
     let mut text = String::new();
     let mut lines = yaml.lines().peekable();

@@ -1,7 +1,7 @@
 //! Skills: folders with a `SKILL.md`, whose instructions a model loads when a task needs them.
 //!
-//! Their texts come from others. Reading is bounded and stays in the skill's folder, and a model
-//! gets nothing of a project's skill before a person has seen it. A skill gives no rights.
+//! Other people write the skills. Reading has size limits and stays in the skill's folder. A model
+//! gets no text of a project's skill before a person has seen the skill. A skill grants nothing.
 
 mod find;
 pub mod folder;

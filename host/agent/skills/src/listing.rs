@@ -1,4 +1,4 @@
-//! The list of skills that a model gets: their names and descriptions, shortened to fit.
+//! The list of skills for a model: their names and descriptions, shortened to fit.
 
 use std::fmt::Write as _;
 
@@ -12,8 +12,8 @@ const MAX_CHARACTERS: usize = 8000;
 /// Bytes of a shortened description.
 const SHORT: usize = 200;
 
-/// Lists the names and descriptions of the skills, as a part of a text for models. The list is an
-/// empty string if there is no skill.
+/// Lists the names and descriptions of the skills in a text for models. Without skills, the text is
+/// empty.
 ///
 /// Each skill has one line between two marks, and no line can look like a mark.
 pub fn describe_skills(skills: &Skills) -> String {
@@ -21,7 +21,7 @@ pub fn describe_skills(skills: &Skills) -> String {
     if skills.is_empty() {
         return String::new();
     }
-    // A line has five characters more than the name and the description: `- `, `: ` and its end.
+    // The line of a skill has five more characters: `- `, `: ` and the line end.
     let total: usize =
         skills.iter().map(|skill| skill.name.len() + skill.description.len() + 5).sum();
     let is_short = total > MAX_CHARACTERS;

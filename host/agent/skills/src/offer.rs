@@ -13,27 +13,26 @@ use crate::tool::SkillLoader;
 pub struct OfferedSkills {
     /// The skills.
     pub skills: Arc<Skills>,
-    /// Whether the tool that loads them lists them.
+    /// Whether the tool's description lists the skills.
     pub are_listed: bool,
 }
 
 impl OfferedSkills {
-    /// Finds the skills, for clients that get no other text about them. Blocks.
+    /// Finds the skills for clients that get no other text about skills. Blocks.
     ///
     /// # Errors
     ///
-    /// The list of trusted skills can't be read.
+    /// Returns an error if the list of trusted skills can't be read.
     pub fn find(loaded: &Config, folders: &Folders) -> Result<Self, HostError> {
         let skills = Skills::find(loaded, folders, &config::working_directory()?)?;
         Ok(Self { skills: Arc::new(skills), are_listed: true })
     }
 
-    /// Returns the source of the tool that loads the skills, or `None` if there is no skill to
-    /// load.
+    /// Returns the source of the tool that loads skills. Returns `None` if there are no skills.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`]: a pattern of `[tools.file]` isn't a valid glob.
+    /// Returns [`HostError::Config`] if a pattern of `[tools.file]` isn't a valid glob.
     pub fn provider(
         &self,
         loaded: &Config,

@@ -1,5 +1,5 @@
-//! Checks a `SKILL.md`: the name, the description and the length of a skill, and whether the skill
-//! is offered to models.
+//! Checks a `SKILL.md`: the skill's name, description and length, and whether models may load the
+//! skill.
 
 use std::path::{Path, PathBuf};
 
@@ -18,10 +18,10 @@ pub(crate) const MAX_TEXT: u64 = 256 * 1024;
 /// Characters of a skill's name.
 const MAX_NAME: usize = 64;
 
-/// Characters of a description that count.
+/// The most characters of a description that are shown.
 pub(crate) const MAX_DESCRIPTION: usize = 1024;
 
-/// Characters of `compatibility`, as the format has it.
+/// The most characters of `compatibility` in the documented format.
 const MAX_COMPATIBILITY: usize = 500;
 
 /// Lines that the format recommends at most.
@@ -33,11 +33,11 @@ const MAX_LINES: usize = 500;
 pub enum SkillOrigin {
     /// A folder of `[skills] folders`.
     User,
-    /// The working directory, and a person has seen it as it is.
+    /// The working directory. A person has seen the skill in its current state.
     Trusted,
-    /// The working directory, and nobody has looked at it.
+    /// The working directory. Nobody has seen the skill.
     Untrusted,
-    /// The working directory, and it has changed since somebody looked at it.
+    /// The working directory. The skill has changed since a person saw it.
     Changed,
 }
 
@@ -61,15 +61,15 @@ impl SkillOrigin {
 /// A skill.
 #[derive(Clone, Debug, Serialize)]
 pub struct Skill {
-    /// The name of its folder.
+    /// The name of the skill's folder.
     pub name: String,
     /// The purpose of the skill: one line without control characters.
     pub description: String,
-    /// The real path of its folder.
+    /// The real path of the skill's folder.
     pub folder: PathBuf,
-    /// Its origin, and whether models get it.
+    /// The skill's origin, and whether models can load it.
     pub origin: SkillOrigin,
-    /// The digest of its files that a person has seen.
+    /// The digest of the skill's files that a person has seen.
     #[serde(skip)]
     pub(crate) digest: Option<String>,
 }
@@ -96,19 +96,19 @@ impl SkillFinding {
 /// The obstacle to reading a skill.
 #[derive(Debug, thiserror::Error)]
 pub enum SkillError {
-    /// Its folder can't be read.
+    /// The skill's folder can't be read.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// Its `SKILL.md` can't be read.
+    /// The skill's `SKILL.md` can't be read.
     #[error("{SKILL_FILE}: {0}")]
     File(FolderError),
-    /// Its `SKILL.md` isn't that of a skill.
+    /// The skill's `SKILL.md` isn't valid.
     #[error("{SKILL_FILE}: {0}")]
     Text(SkillTextError),
-    /// Its folder has this link or other thing that a digest can't cover.
+    /// The skill's folder has an entry that a digest can't cover, such as this link.
     #[error("`{0}` is a link or no regular file; replace it with a file")]
     NotAFile(String),
-    /// Its `SKILL.md` isn't the one that the digest covers.
+    /// The digest doesn't cover the `SKILL.md` that was read.
     #[error("{SKILL_FILE} is larger than {MAX_TEXT} bytes, the limit, or is being changed")]
     Unsettled,
 }
@@ -119,10 +119,10 @@ pub enum SkillTextError {
     /// The file isn't text.
     #[error("it isn't UTF-8")]
     NotUtf8,
-    /// Its front matter is missing or not valid.
+    /// The front matter is missing or invalid.
     #[error(transparent)]
     FrontMatter(#[from] FrontMatterError),
-    /// Its front matter has no description.
+    /// The front matter has no description.
     #[error("it has no `description`, by which a model finds it; add one")]
     NoDescription,
 }
@@ -143,7 +143,7 @@ pub(crate) fn name_problem(name: &str) -> String {
     )
 }
 
-/// Returns a text as one line without control characters, of at most `most` characters.
+/// Returns a text as one line of at most `most` characters, without control characters.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = neutral_line(&line);
@@ -161,7 +161,7 @@ pub struct SkillText {
     pub description: String,
     /// The instructions.
     pub body: String,
-    /// The whole file, up to its limit.
+    /// The content of the file, up to its limit.
     pub bytes: Vec<u8>,
     /// Whether the file has more bytes.
     pub is_truncated: bool,
@@ -172,7 +172,7 @@ impl SkillText {
     ///
     /// # Errors
     ///
-    /// The file can't be read, or isn't that of a skill.
+    /// Returns an error if the file can't be read, or if it isn't valid for a skill.
     pub fn read(folder: &SkillFolder) -> Result<Self, SkillError> {
         let file = folder.read(SKILL_FILE, MAX_TEXT).map_err(SkillError::File)?;
         Self::parse(file.bytes, file.is_truncated).map_err(SkillError::Text)
@@ -195,8 +195,8 @@ impl SkillText {
         Ok(Self { description, matter, body, bytes, is_truncated })
     }
 
-    /// Lists the differences from the documented format and the limits that are exceeded. `name`:
-    /// the name of the skill's folder.
+    /// Lists the deviations from the documented format, and the exceeded limits. `name`: the name
+    /// of the skill's folder.
     fn findings(&self, name: &str) -> Vec<String> {
         let mut findings = self.matter_findings(name);
         if self.body.trim().is_empty() {
@@ -271,11 +271,12 @@ fn check_length(
     Some(format!("`{key}` has {count} characters; the limit is {most}{consequence}"))
 }
 
-/// Reads all files of a skill and its `SKILL.md`, so that a digest covers every byte of them.
+/// Reads all files of a skill and its `SKILL.md`. A digest then covers every byte of them.
 ///
 /// # Errors
 ///
-/// The folder has an entry that a digest can't cover, or changed while it was read.
+/// Returns an error if a digest can't cover an entry of the folder, or if the folder changed while
+/// it was read.
 pub fn read_whole(folder: &SkillFolder) -> Result<(FileTree, SkillText), SkillError> {
     let tree = folder.tree(true)?;
     if let Some(other) = tree.others.first() {

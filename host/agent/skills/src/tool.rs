@@ -48,20 +48,20 @@ struct Loader {
     skills: Arc<Skills>,
     /// The variables of each skill.
     config: Config,
-    /// The rules about files that may be read.
+    /// The rules for reading files.
     rules: FileRules,
     tool: Arc<Definition>,
 }
 
 impl SkillLoader {
-    /// Makes the source of the tool. Returns `None` if there is no skill to load.
+    /// Makes the source of the tool. Returns `None` if there are no skills.
     ///
     /// `lists`: whether the tool's description lists the skills, for clients that get no other text
-    /// about them.
+    /// about skills.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`]: a pattern of `[tools.file]` isn't a valid glob.
+    /// Returns [`HostError::Config`] if a pattern of `[tools.file]` isn't a valid glob.
     pub fn new(
         skills: Arc<Skills>,
         config: &Config,
@@ -107,7 +107,7 @@ impl SkillLoader {
 }
 
 impl Loader {
-    /// Answers a call: with the instructions of a skill, or with a file of its folder.
+    /// Answers a call with the instructions of a skill, or with a file of its folder.
     fn load(&self, call: &Call) -> Outcome {
         let arguments = Arguments::deserialize(&*call.arguments)
             .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
@@ -133,7 +133,7 @@ impl Loader {
                 let why = format!("it is larger than {MAX_TEXT} bytes, the limit");
                 return Err(unreadable(skill, &shown, why));
             }
-            // The file may have changed since all files were read.
+            // The file may have changed after all files were read.
             if !tree.has(&path, &file.bytes) {
                 return Err(unseen(skill));
             }
@@ -205,7 +205,7 @@ impl Loader {
     }
 }
 
-/// Returns the text of a file that a call asks for. `shown`: its path, for errors.
+/// Returns the text of a file that a call requests. `shown`: the path of the file, for errors.
 fn show_file(skill: &Skill, shown: &str, file: FileBytes) -> Outcome {
     let is_truncated = file.is_truncated;
     let text = match String::from_utf8(file.bytes) {
@@ -227,8 +227,8 @@ fn unreadable(skill: &Skill, file: &str, why: impl Display) -> Failure {
     Failure::new(Category::PermanentFailure, message)
 }
 
-/// Returns the first paragraph of an answer: the folder of the skill, its files, and the variables
-/// that later commands have.
+/// Returns the first paragraph of an answer. It has the skill's folder and files, and the variables
+/// that later commands get.
 fn write_head(skill: &Skill, tree: Option<&FileTree>, variables: &[(String, String)]) -> String {
     let path = neutral_line(&skill.folder.display().to_string());
     let mut head = format!(
@@ -258,11 +258,11 @@ fn write_head(skill: &Skill, tree: Option<&FileTree>, variables: &[(String, Stri
     head + "]"
 }
 
-/// Returns the users who may own the files of a skill.
+/// Returns the users who are allowed to own the files of a skill.
 fn owners(skill: &Skill) -> Owners {
     match skill.digest {
         None => Owners::User,
-        // The digest covers every byte, whoever wrote it.
+        // The digest covers every byte, so the owner doesn't matter.
         Some(_) => Owners::Any,
     }
 }
@@ -277,7 +277,7 @@ fn unseen(skill: &Skill) -> Failure {
         .with_suggestion("Continue without the skill. The user can review it with: toolhold trust")
 }
 
-/// Adds the notice that the text is truncated, if it is.
+/// Adds a notice if the text is truncated.
 fn with_end(mut text: String, is_truncated: bool) -> String {
     if is_truncated {
         text += &format!("\n[The file is larger than {MAX_TEXT} bytes; the rest isn't read.]\n");

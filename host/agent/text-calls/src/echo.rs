@@ -1,21 +1,23 @@
-//! Finds out whether a call in a model's text repeats a file, page or result that the model read,
-//! so that the call needs approval if it acts.
+//! Checks whether a call in a model's text repeats a file, page or result that the model read. Such
+//! a call needs approval if it acts.
 //!
-//! A page or a file can contain a call, so that a model repeats it: as an answer to "what does the
-//! page say", or because the page asks for it. The comparison uses the parts that stay the same
-//! when a call is written in another way: the letters and digits of its tool, of its arguments and
-//! their values. White space, the order of keys, escapes, quotation marks, fences, tags and line
-//! numbers don't count. A text has a call if it has the longest of these parts close together, each
-//! value behind its argument.
+//! A page or file can contain a call. A model may repeat this call because a person asks for the
+//! content of the page, or because the page tells it to.
+//!
+//! The comparison uses only the parts that stay the same in every form of a call. These parts are
+//! the letters and digits of the tool's name, of the argument names and of the values. White space,
+//! the order of keys, escapes, quotation marks, fences, tags and line numbers are ignored. A text
+//! contains a call if the longest of these parts are close together in the text, and each value is
+//! after the name of its argument.
 
 use serde_json::Value;
 
 use super::{CallForm, TextCall};
 
-/// Most values of one call that are compared. The longest values are used.
+/// The most values of one call that are compared. The longest values are used.
 const MAX_PARTS: usize = 32;
 
-/// Most bytes between the name of an argument and its value.
+/// The most bytes between the name of an argument and its value.
 const GAP: usize = 48;
 
 /// Most bytes of other text between the parts of a call.
@@ -25,28 +27,28 @@ const SLACK: usize = 400;
 const NAME_MARKS: [&str; 7] =
     ["name", "tool", "toolid", "toolcall", "function", "invoke", "functionname"];
 
-/// A part of a call: a value behind a mark.
+/// A part of a call: a value after a mark.
 struct Part {
-    /// The marks that the value may follow: the name of its argument, or the tag of the call.
+    /// The possible marks before the value: the name of its argument, or the tag of the call.
     marks: Vec<String>,
     /// The spellings of the value.
     spellings: Vec<String>,
 }
 
-/// Most bytes of earlier texts that are kept, in the form that is compared.
+/// The most bytes of earlier texts that are stored, in normalised form.
 const MAX_EARLIER: usize = 32 * 1024 * 1024;
 
-/// The texts of a session that its model didn't write: results, files, pages, messages of the
-/// person. They stay here when they are pruned from the context: a model may repeat what it read
-/// before.
+/// The texts of a session that its model didn't write: results, files, pages and messages of the
+/// person. A text stays here after it is pruned from the context, because the model may repeat a
+/// text that it read before.
 #[derive(Clone, Debug)]
 pub struct EarlierTexts {
-    /// The texts in the form that is compared, each with a flag that the person wrote it.
+    /// The texts in normalised form. The flag is true if the person wrote the text.
     texts: Vec<(String, bool)>,
-    /// Bytes that may be added.
+    /// The number of bytes that can still be added.
     room: usize,
-    /// Whether there was no room for a text. If so, each call counts as one that an earlier text
-    /// has.
+    /// Whether a text was too large for the remaining room. If so, every call is treated as an
+    /// echo.
     is_full: bool,
 }
 
@@ -61,19 +63,19 @@ impl EarlierTexts {
         Self { texts: Vec::new(), room, is_full: false }
     }
 
-    /// Makes every call count as one that an earlier text has, because some texts are unknown.
+    /// Treats every call as an echo from now on, because some texts are unknown.
     pub fn lose(&mut self) {
         self.is_full = true;
     }
 
-    /// Adds a message of the person. Only a block of JSON without a mark may not repeat it.
+    /// Adds a message of the person. Only a block of JSON without a mark is compared with messages.
     pub fn add_message(&mut self, text: &str) {
         self.add_from(text, true);
     }
 
-    /// Adds any other text: a result, a file, a page.
+    /// Adds any other text: a result, a file or a page.
     ///
-    /// Beyond 32 MiB of letters and digits, there is no room. From then on every call is an echo,
+    /// The limit is 32 MiB of letters and digits. Above it, every call is treated as an echo,
     /// because it can't be compared.
     pub fn add(&mut self, text: &str) {
         self.add_from(text, false);
@@ -93,17 +95,18 @@ impl EarlierTexts {
         }
     }
 
-    /// Checks whether one of the texts names a path, by its letters and digits. Also returns true
-    /// if some texts are unknown.
+    /// Checks whether one of the texts contains a path. Only letters and digits are compared. Also
+    /// returns true if some texts are unknown.
     pub fn name_path(&self, path: &str) -> bool {
         let path = normalize(path);
         self.is_full || self.texts.iter().any(|(text, _)| text.contains(&path))
     }
 
-    /// Checks whether one of the texts has a call. Also returns true if some texts are unknown.
+    /// Checks whether one of the texts contains a call. Also returns true if some texts are
+    /// unknown.
     ///
-    /// `tag`: the word that marks the form of the call, if no field or attribute names the tool.
-    /// Messages of the person don't count for a marked form, because a person may ask for a call.
+    /// `tag`: the word that marks the form of the call, if no field or attribute names the tool. If
+    /// the form is marked, messages of the person are ignored, because a person may ask for a call.
     pub fn have(&self, call: &TextCall, tag: Option<&str>) -> bool {
         if self.is_full {
             return true;
@@ -135,8 +138,8 @@ impl EarlierTexts {
     }
 }
 
-/// Drops the shortest parts, and leaves two thirds of the length of all parts. A call is still the
-/// same call if a small argument differs. The parts are sorted, with the longest first.
+/// Removes the shortest parts, so that about two thirds of the total length remain. A call with a
+/// different small argument is then still found. The parts are sorted, the longest first.
 fn drop_short_parts(parts: &mut Vec<Part>) {
     let total: usize = parts.iter().map(Part::length).sum();
     let mut length_before = 0;
@@ -147,7 +150,7 @@ fn drop_short_parts(parts: &mut Vec<Part>) {
     });
 }
 
-/// Adds each value of the arguments, with the name of its argument before it.
+/// Adds each value of the arguments, with the name of its argument as the mark.
 fn add_parts(parts: &mut Vec<Part>, name: &str, tag: Option<&str>, value: &Value) {
     match value {
         Value::Object(fields) => {
@@ -162,7 +165,8 @@ fn add_parts(parts: &mut Vec<Part>, name: &str, tag: Option<&str>, value: &Value
         }
         Value::Null => {}
         value => {
-            // A string is on one line with escapes, or on lines that may have numbers.
+            // A text may have the string on one line with escapes, or on several lines with line
+            // numbers.
             let mut spellings = vec![normalize(&value.to_string())];
             spellings.extend(value.as_str().map(normalize));
             spellings.dedup();
@@ -180,7 +184,8 @@ fn has_all(text: &str, parts: &[Part], window: usize) -> bool {
         return false;
     }
 
-    // Each section overlaps the next one by a window, so no window is divided.
+    // Neighbouring sections overlap by the length of a window, so every window is inside one
+    // section.
     let mut start = 0;
     loop {
         let end = text.ceil_char_boundary((start + 2 * window).min(text.len()));
@@ -205,12 +210,12 @@ impl Part {
         self.spellings.iter().any(|spelling| text.contains(spelling))
     }
 
-    /// Checks whether the text has the value behind one of its marks.
+    /// Checks whether the text has the value after one of its marks.
     fn is_in(&self, text: &str) -> bool {
         for spelling in &self.spellings {
             for mark in &self.marks {
                 let is_match = if spelling.is_empty() {
-                    // A value without letters and digits is where its argument is.
+                    // If a value has no letters or digits, only its mark is compared.
                     text.contains(mark)
                 } else {
                     is_behind(text, spelling, mark)
@@ -270,7 +275,7 @@ fn add_char(normalized: &mut String, c: char) {
     }
 }
 
-/// Returns a line without the number that `read` and others put before it.
+/// Removes the line number that `read` and other tools put before a line.
 fn without_number(line: &str) -> &str {
     let trimmed = line.trim_start();
     let after_digits = trimmed.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -303,8 +308,8 @@ fn hexadecimal_char(digits: &str) -> Option<char> {
     char::from_u32(number)
 }
 
-/// Adds the character of a character reference of HTML. Returns the length of the reference, or 1
-/// if the `&` doesn't begin one.
+/// Adds the character of an HTML character reference. Returns the length of the reference, or 1 if
+/// the `&` isn't the start of a reference.
 fn add_entity(normalized: &mut String, text: &str) -> usize {
     let Some(end) = text.bytes().take(10).position(|byte| byte == b';') else { return 1 };
     let name = &text[1..end];
@@ -317,7 +322,7 @@ fn add_entity(normalized: &mut String, text: &str) -> usize {
     if ["quot", "amp", "lt", "gt", "apos", "nbsp"].contains(&name) { end + 1 } else { 1 }
 }
 
-/// Returns the character with this number, which is hexadecimal behind an `x`.
+/// Returns the character with this number. A number after an `x` is hexadecimal.
 fn numbered_char(number: &str) -> Option<char> {
     match number.strip_prefix(['x', 'X']) {
         Some(digits) => hexadecimal_char(digits),

@@ -1,13 +1,13 @@
 //! The hint for a model that seems to have meant a call but wrote none.
 
-/// The reason why a message has no call although the model seems to have meant one.
+/// The reason why a message without a call looks like an attempt to make a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormHint {
     /// The message is a call of this tool as a fenced block of JSON.
     Json {
         /// The offered tool.
         tool: String,
-        /// Whether `lenient_models` would make it a call.
+        /// Whether `lenient_models` would allow the call.
         lenient_helps: bool,
     },
     /// A tag of calls is in a line of prose, or in a quotation.
@@ -35,7 +35,8 @@ impl FormHint {
         }
     }
 
-    /// Returns the hint for the person, or `None` if the model can help itself.
+    /// Returns the hint for the person, or `None` if the model can fix the problem without the
+    /// person.
     pub fn for_person(&self) -> Option<String> {
         match self {
             Self::Json { tool, lenient_helps } => {

@@ -1,10 +1,9 @@
-//! Recognises the tags, and the lines that begin and end fenced blocks, in which models write
-//! calls.
+//! Detects the tags with which models write calls, and the lines that begin and end fenced blocks.
 
 /// Bytes of the longest tag, and of the first line of a fenced block.
 pub(super) const MAX_MARK: usize = 300;
 
-/// Tags that mean the same.
+/// A group of tags with the same meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     Call,
@@ -15,7 +14,7 @@ pub(super) enum Family {
 /// A tag at the beginning of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Tag<'a> {
-    /// With the rest of the tag behind its name.
+    /// An opening tag, with the text after the tag's name.
     Open(Family, &'a str),
     Close(Family),
     Thoughts,
@@ -51,7 +50,7 @@ pub(super) fn read_tag(text: &str) -> Result<(Tag<'_>, usize), bool> {
     Ok((tag, length + 2))
 }
 
-/// Returns the opening tag with this text between its brackets.
+/// Returns the opening tag. `inner`: the text between the brackets.
 fn opening_tag(inner: &str) -> Tag<'_> {
     let (name, attributes) = inner.split_at(name_length(inner));
     if let Some(family) = family_of(name) {
@@ -66,7 +65,7 @@ fn opening_tag(inner: &str) -> Tag<'_> {
     }
 }
 
-/// Returns the closing tag with this text behind its slash.
+/// Returns the closing tag. `inner`: the text after the slash.
 fn closing_tag(inner: &str) -> Tag<'_> {
     let name = &inner[..name_length(inner)];
     match family_of(name) {
@@ -81,7 +80,7 @@ fn name_length(inner: &str) -> usize {
     inner.find(|c: char| c.is_ascii_whitespace()).unwrap_or(inner.len())
 }
 
-/// Returns the family of the tags with this name, or `None` if they have no part in calls.
+/// Returns the family of the tags with this name, or `None` if such tags aren't used for calls.
 fn family_of(name: &str) -> Option<Family> {
     if CALL_TAGS.iter().any(|tag| name.eq_ignore_ascii_case(tag)) {
         Some(Family::Call)
@@ -106,7 +105,7 @@ pub(super) struct Fence {
 }
 
 impl Fence {
-    /// Reads the fence at the beginning of a whole line, and the text behind the fence. Returns
+    /// Reads the fence at the beginning of a complete line, and the text after the fence. Returns
     /// `None` if the line has no fence.
     pub(super) fn read(line: &str) -> Option<(Self, &str)> {
         let line = line.trim_end_matches(['\n', '\r']);
@@ -121,7 +120,7 @@ impl Fence {
         if indentation > 3 || length < 3 {
             return None;
         }
-        // Such a line is code within a line, as in Markdown.
+        // In Markdown, such a line is inline code.
         if mark == '`' && info.contains('`') {
             return None;
         }
@@ -147,8 +146,8 @@ pub(super) enum Inside {
     End,
 }
 
-/// Checks whether an incomplete tag may become a tag with a meaning. Other text with `<` is shown
-/// at once.
+/// Checks whether an incomplete tag may become a tag that is used for calls. Any other text after
+/// `<` is shown immediately.
 pub(super) fn may_be_tag(text: &str) -> bool {
     let inner = text[1..].trim_start_matches('/').trim_ascii_start();
     let name = &inner[..name_length(inner)];
@@ -167,8 +166,7 @@ pub(super) fn has_prefix(text: &str, prefix: &str) -> bool {
     text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }
 
-/// Checks whether a line has at least this length, without its line end. The line may be
-/// incomplete.
+/// Checks whether a line is longer than `limit`, without its line end. The line may be incomplete.
 pub(super) fn is_longer(line: &str, limit: usize) -> bool {
     line.trim_end_matches('\n').len() >= limit
 }

@@ -1,12 +1,12 @@
-//! The names, aliases and tags by which a model may call the offered tools in its text.
+//! The names, aliases and tags with which a model can call the offered tools in its text.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use toolhold_core::Definition;
 
-/// Tags of fenced blocks that no tool may have: they stand for calls of any tool, or for code that
-/// models show without meaning a call.
+/// Tags of fenced blocks that no tool can have. Some of them mark calls of any tool, and models use
+/// the others for code that isn't a call.
 const RESERVED: [&str; 8] =
     ["tool_call", "tool", "tool_result", "json", "text", "markdown", "md", "diff"];
 
@@ -19,7 +19,7 @@ pub struct OfferedTools {
     has_lines: bool,
 }
 
-/// One tool, as far as reading its calls needs it.
+/// The data of one tool that is needed for reading its calls.
 #[derive(Clone, Debug)]
 pub(super) struct OfferedTool {
     pub(super) name: String,
@@ -30,10 +30,11 @@ pub(super) struct OfferedTool {
 }
 
 impl OfferedTools {
-    /// Makes the list of the tools with these definitions. An alias that is another tool's name or
-    /// alias is ignored, so a call never reaches a tool that it doesn't name. If two tools claim
-    /// the same fence, the built-in tool gets the fence. If both are built-in or neither is, the
-    /// fence belongs to no tool.
+    /// Makes the list of the tools with these definitions.
+    ///
+    /// An alias is ignored if it is another tool's name or alias, so a call never reaches a tool
+    /// that it doesn't name. If two tools have the same fence tag, the tag belongs to the built-in
+    /// tool. If both tools are built-in or neither is, the tag belongs to no tool.
     pub fn new<'a>(definitions: impl IntoIterator<Item = &'a Definition>) -> Self {
         let definitions: Vec<&Definition> =
             definitions.into_iter().filter(|definition| !definition.unlisted).collect();
@@ -66,9 +67,9 @@ impl OfferedTools {
         offered
     }
 
-    /// Removes the forms that a model also writes without meaning a call. Tags and the blocks
-    /// `tool_call` and `tool NAME` are left. A model with native tool use shows commands in fenced
-    /// blocks such as `bash`, and means no call.
+    /// Removes the forms that a model also writes without meaning a call. Only tags and the blocks
+    /// `tool_call` and `tool NAME` remain. A model with native tool use also shows commands in
+    /// fenced blocks such as `bash`.
     #[must_use]
     pub fn marked_only(mut self) -> Self {
         self.by_fence.clear();

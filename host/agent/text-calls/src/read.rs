@@ -1,5 +1,5 @@
-//! Reads the calls in a block, in each form in which models write them. A block is read as a whole:
-//! if any part of it isn't a call, none of it is.
+//! Reads the calls in a block, in each form that models use. If one part of a block isn't a call,
+//! the whole block is refused.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::marks::{Family, Tag, read_tag};
 use super::offered_tools::{OfferedTool, OfferedTools};
 use super::{CallForm, TextCall};
 
-/// Most calls in one block.
+/// The most calls in one block.
 const MAX_CALLS: usize = 16;
 
 /// Most bytes of a tool's name.
@@ -56,8 +56,8 @@ pub(super) fn read_block(
     }
 }
 
-/// Reads a call in the one form that needs no mark: an object with the name of an offered tool, its
-/// arguments, and no field that isn't part of a call. Returns `None` for any other text.
+/// Reads a call without a mark. Returns `None` unless the JSON is an object with the name of an
+/// offered tool, arguments, and only fields that are part of a call.
 pub(super) fn canonical_call(json: &str, offered: &OfferedTools) -> Option<TextCall> {
     let Value::Object(mut fields) = serde_json::from_str(json.trim()).ok()? else { return None };
     let known = ["name", "arguments", "parameters", "id", "type"];
@@ -102,8 +102,8 @@ fn make_call(
     Ok(TextCall { name, arguments, form, is_offered, is_echo: false })
 }
 
-/// Reads arguments that were written as one string: a JSON object, or the argument that takes a
-/// string.
+/// Reads arguments that were written as one string. The string is a JSON object, or the value of
+/// the tool's text argument.
 fn text_arguments(tool: Option<&OfferedTool>, text: String) -> Result<Value, CallError> {
     let object: Option<Map<String, Value>> = serde_json::from_str(&text).ok();
     let bare_argument = tool.and_then(|tool| Some((tool, tool.bare_argument()?)));
@@ -215,7 +215,7 @@ fn json_call(value: Value, offered: &OfferedTools, form: CallForm) -> Result<Tex
 }
 
 /// Reads a line `tool/argument>value` or `tool/{…}`. Returns `None` unless the tool and the
-/// argument exist, because prose can look like this form.
+/// argument exist, because prose can have a similar form.
 pub(super) fn read_line(line: &str, offered: &OfferedTools) -> Option<TextCall> {
     let (name, parameters) = line.split_once('/')?;
     let tool = offered.named(name)?;
@@ -381,7 +381,7 @@ fn insert_argument(
     name: &str,
     text: &str,
 ) -> Result<(), CallError> {
-    // Models write the value on lines of its own.
+    // Models write the value on separate lines.
     let text = text.strip_prefix('\n').unwrap_or(text);
     let value = text.strip_suffix('\n').unwrap_or(text);
     let value = match tool {
@@ -402,8 +402,8 @@ fn parameter_name(tag: &str) -> Option<&str> {
     }
 }
 
-/// Returns the value of the attribute `name`. Returns `None` if the attribute is missing or has
-/// other attributes next to it.
+/// Returns the value of the attribute `name`. Returns `None` if this attribute is missing, or if
+/// there are other attributes.
 fn attribute(attributes: &str) -> Option<&str> {
     let value = attributes.trim().strip_prefix("name")?.trim_start().strip_prefix('=')?.trim();
     let quote = value.chars().next()?;
@@ -415,7 +415,7 @@ fn unexpected(rest: &str) -> BlockError {
     BlockError::Unexpected(super::excerpt(rest, 40))
 }
 
-/// The reason why a block contains no calls, for the model: what is wrong, and what to do.
+/// The reason why a block contains no calls. The message tells the model the fault and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BlockError {
     #[error(
@@ -466,7 +466,7 @@ pub(super) enum BlockError {
     Call(#[from] CallError),
 }
 
-/// The fault of one call.
+/// The reason why one call is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
     #[error("the call has to be {{\"name\": …, \"arguments\": {{…}}}}")]

@@ -1,5 +1,5 @@
-//! Writes the tools, how to call them, and the results of calls, for a model without native tool
-//! use.
+//! Writes texts for a model without native tool use: the tools, how to call them, and the results
+//! of calls.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -23,9 +23,9 @@ const MAX_VALUES: usize = 30;
 const HOST_TAGS: [&str; 6] =
     ["tools", "invoke", "think", "thinking", "start_of_turn", "end_of_turn"];
 
-/// Writes the part of the system text about tools, for a model without native tool use: the form of
-/// a call, and the list of the tools. The order of the tools doesn't change the text, so that the
-/// prefix of a conversation stays the same.
+/// Writes the part of the system text about tools, for a model without native tool use. The text
+/// has the form of a call and the list of the tools. The order of the tools doesn't change the
+/// text, so that the beginning of a conversation stays the same.
 pub fn system_text(offered: &OfferedTools) -> String {
     let mut tools: Vec<&OfferedTool> = offered.tools().iter().collect();
     tools.sort_by(|one, other| one.name.cmp(&other.name));
@@ -144,21 +144,22 @@ fn describe_type(root: &Value, property: &Value, depth: usize) -> String {
     }
 }
 
-/// Returns the schema that a `$ref` of the property points to, or `None` without one in `root`.
+/// Returns the schema in `root` to which a `$ref` of the property points. Returns `None` if there
+/// is no such schema.
 fn referenced<'a>(root: &'a Value, property: &Value) -> Option<&'a Value> {
     let pointer = property.get("$ref")?.as_str()?.strip_prefix('#')?;
     root.pointer(pointer)
 }
 
-/// Returns the words for a value of one of these types.
+/// Returns a phrase for a value of one of these types.
 fn join_types(mut types: Vec<String>) -> String {
     types.retain(|name| name != "null");
     types.dedup();
     if types.is_empty() { "any".to_owned() } else { types.join(" or ") }
 }
 
-/// Replaces the `<` of each tag that only the host or the model may write with `‹`. Any other text
-/// stays the same.
+/// Replaces `<` with `‹` in each tag that only the host or the model may write. Other text doesn't
+/// change.
 fn defuse(text: &str) -> Cow<'_, str> {
     let text = neutral(text);
     let mut defused = String::new();
@@ -177,8 +178,7 @@ fn defuse(text: &str) -> Cow<'_, str> {
     Cow::Owned(defused)
 }
 
-/// Checks whether a tag belongs to the host or to a model's server. `rest`: the text behind its
-/// `<`.
+/// Checks whether a tag is reserved for the host or the model's server. `rest`: the text after `<`.
 fn is_host_tag(rest: &str) -> bool {
     let head = cut(rest, MAX_MARK);
     // Marks such as `<|im_end|>` end a turn.
@@ -192,7 +192,7 @@ fn is_host_tag(rest: &str) -> bool {
     let tag = trimmed.strip_prefix('/').unwrap_or(trimmed).trim_start();
     let name_end = tag.find(|c: char| !c.is_ascii_alphanumeric() && !"_-:".contains(c));
     let name = &tag[..name_end.unwrap_or(tag.len())];
-    // A model takes `<tool_result2>` for a result too.
+    // A model treats `<tool_result2>` as a result too.
     CALL_TAGS.iter().any(|tag| has_prefix(name, tag))
         || has_prefix(name, "tool_result")
         || HOST_TAGS.iter().any(|tag| name.eq_ignore_ascii_case(tag))

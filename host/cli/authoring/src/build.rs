@@ -1,4 +1,5 @@
-//! `toolhold plugin build`: runs the tools of a plugin's language, and packs their output.
+//! `toolhold plugin build`: runs the tools of a plugin's language, and makes a packed component
+//! from their output.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Display};
@@ -19,17 +20,18 @@ use crate::{files, tools, wit};
 /// The folder for intermediate files, in a plugin's folder.
 const FOLDER: &str = "build";
 
-/// The stand-in for `wasi:` while componentize-qjs runs. It starts the component once, with real
-/// interfaces for the packages of WASI that it knows and stand-ins for all others, and resources of
-/// the two don't fit together (`wasi:http` takes streams of `wasi:io`). Under this name, all are
-/// stand-ins.
+/// The prefix that replaces `wasi:` while componentize-qjs runs.
+///
+/// componentize-qjs starts the component once. It has real interfaces for the WASI packages that it
+/// knows, and stand-ins for all others. Resources of both kinds can't be mixed, but `wasi:http`
+/// uses streams of `wasi:io`. With another prefix, all packages get stand-ins.
 const STANDIN: &str = "wasx:";
 
 /// The Rust target of plugins.
 pub(crate) const WASM: &str = "wasm32-wasip2";
 
-/// The target and the options of plugins in C. A stack that overflows ends the call, since it lies
-/// below everything else. Without the last option, zig leaves assertions out.
+/// The target and options of plugins in C. The stack is below all other memory, so a stack overflow
+/// ends the call. Without the last option, zig removes assertions.
 const C_OPTIONS: [&str; 8] = [
     "-target",
     "wasm32-wasi",
@@ -41,12 +43,12 @@ const C_OPTIONS: [&str; 8] = [
     "-UNDEBUG",
 ];
 
-/// The options for plugins in Go. The SDK takes memory from a function inside Go's runtime, which
-/// the last option allows.
+/// The options of plugins in Go. The SDK allocates memory with a function inside Go's runtime. The
+/// last option allows this.
 const GO_OPTIONS: [&str; 4] =
     ["build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w -checklinkname=0"];
 
-/// The versions of the tools, which the tests of this repository use too.
+/// The versions of the tools. This repository's tests use the same versions.
 const PYTHON_TOOLS: &str = concat!(
     include_str!("../../../../tests/clients/plugins-python/requirements.txt"),
     include_str!("../../../../tests/clients/plugins-c/requirements.txt"),
@@ -58,18 +60,18 @@ const NODE_TOOLS: &str = include_str!("../../../../tests/clients/plugins-javascr
 pub struct Built {
     /// The component, named after the plugin.
     pub file: PathBuf,
-    /// Its size in bytes.
+    /// The component's size in bytes.
     pub size: usize,
     /// Notices for the author, though a host loads the component.
     pub notices: Vec<String>,
 }
 
-/// Builds the plugin in a folder with its language's own tools, and writes `NAME.wasm` there.
+/// Builds the plugin in a folder with the tools of its language, and writes `NAME.wasm` there.
 ///
 /// # Errors
 ///
-/// The manifest is wrong, a tool is missing (the error says how to install it), or a tool failed;
-/// its own output is on standard error.
+/// Returns an error if the manifest is invalid, if a tool is missing (the error says how to install
+/// it), or if a tool fails. The tool's own output is on standard error.
 pub fn build(folder: &Path) -> Result<Built, AuthoringError> {
     build_on(folder, &Console::default())
 }
@@ -93,12 +95,12 @@ pub fn build_on(folder: &Path, console: &Console) -> Result<Built, AuthoringErro
     Built::write(packed, folder.join(format!("{name}.wasm")))
 }
 
-/// Writes a manifest into a component, given by their files. By default, the new component is named
-/// after the plugin, in the working directory.
+/// Writes a manifest into a component. Both are given as files. By default, the new component is
+/// written to the working directory under the plugin's name.
 ///
 /// # Errors
 ///
-/// The manifest or the component is wrong, or they don't fit together.
+/// Returns an error if the manifest or the component is invalid, or if they don't match.
 pub fn pack_file(
     file: &Path,
     manifest: &Path,
@@ -119,13 +121,14 @@ pub fn pack_file(
 ///
 /// # Errors
 ///
-/// The file can't be read, or imports more than its manifest asks for, so that no host loads it.
+/// Returns an error if the file can't be read. Also returns an error if the component imports more
+/// than its manifest requests, because no host would load it.
 pub fn compare_file(file: &Path) -> Result<Vec<String>, AuthoringError> {
     Ok(pack::compare(&crate::read(file)?)?)
 }
 
 impl Built {
-    /// Writes a component as a whole: a host may be reading the old file.
+    /// Writes a component atomically, because a host may be reading the old file.
     fn write(packed: Packed, file: PathBuf) -> Result<Self, AuthoringError> {
         let new = file.with_added_extension("new");
         files::write(&new, &packed.component)
@@ -191,14 +194,14 @@ impl<'a> Project<'a> {
         fs::canonicalize(&folder).map_err(|error| AuthoringError::Sdk { folder, error })
     }
 
-    /// Writes the plugin's world, and returns its folder, below that of the plugin.
+    /// Writes the plugin's world. Returns the path of its folder, relative to the plugin's folder.
     fn write_wit(&self) -> Result<PathBuf, ProjectFileError> {
         let below = self.clear("wit")?;
         wit::write_for(&self.folder.join(&below), &self.capabilities(), false)?;
         Ok(below)
     }
 
-    /// Removes a folder for intermediate files of an earlier build. Returns its path, below the
+    /// Removes an intermediate folder of an earlier build. Returns its path, relative to the
     /// plugin's folder.
     fn clear(&self, name: &str) -> Result<PathBuf, ProjectFileError> {
         let below = self.make_folder()?.join(name);
@@ -217,7 +220,7 @@ impl<'a> Project<'a> {
             tools::find(self.folder, "go").ok_or(ToolError::Missing { name: "go", install })?;
         let out = self.output("core.wasm")?;
         let mut command = tool.command(self.folder);
-        // Without the last variable, an older compiler would fetch a newer one.
+        // Without `GOTOOLCHAIN`, an older compiler would download a newer one.
         command.env("GOOS", "wasip1").env("GOARCH", "wasm").env("GOTOOLCHAIN", "local");
         self.console.run(command.args(GO_OPTIONS).arg("-o").arg(&out).arg("."))?;
 
@@ -234,8 +237,8 @@ impl<'a> Project<'a> {
         Ok(self.make_folder()?.join(name))
     }
 
-    /// Makes the folder of intermediate files, and returns its path below the plugin's folder. Its
-    /// content is removed and overwritten, so the folder must not lead elsewhere.
+    /// Makes the folder of intermediate files. Returns its path, relative to the plugin's folder.
+    /// Its content is removed and overwritten, so the folder must not be a link.
     fn make_folder(&self) -> Result<&'static Path, ProjectFileError> {
         let folder = self.folder.join(FOLDER);
         if folder.is_symlink() {
@@ -339,14 +342,14 @@ impl<'a> Project<'a> {
         let mut command = tool.command(self.folder);
         command.arg("cc").args(C_OPTIONS).arg("-I").arg(below(self.folder, &sdk));
         command.args(sources.iter().map(|file| below(self.folder, file)));
-        // This says which interfaces the module has.
+        // This file describes the interfaces of the module.
         command.arg(below(self.folder, &bindings.join("plugin_component_type.o")));
         self.console.run(command.arg("-o").arg(&out))?;
         Ok(self.folder.join(out))
     }
 }
 
-/// Finds the component that cargo has made of the package in the folder, in cargo's messages.
+/// Finds the component of the package in the folder. `messages`: cargo's messages.
 fn find_rust_component(messages: &[u8], folder: &Path) -> Result<PathBuf, AuthoringError> {
     for line in messages.split(|byte| *byte == b'\n') {
         let Ok(message) = serde_json::from_slice::<Value>(line) else { continue };
@@ -364,8 +367,8 @@ fn find_rust_component(messages: &[u8], folder: &Path) -> Result<PathBuf, Author
     Err(AuthoringError::NoComponent)
 }
 
-/// Writes the module that connects a plugin in JavaScript to its host. Imports can't be named at
-/// run time.
+/// Writes the module that connects a plugin in JavaScript to its host. JavaScript can't choose the
+/// names of imports at run time.
 fn javascript_entry(imports: &[&str], sdk: &Path) -> String {
     let mut lines = String::new();
     let mut variables = Vec::new();
@@ -387,7 +390,7 @@ fn variable_name(import: &str) -> String {
     name.replace([':', '/', '-'], "_")
 }
 
-/// Lists the C files in a folder, sorted, without the ones of tests.
+/// Lists the C files in a folder, sorted, except test files.
 fn list_c_files(folder: &Path) -> Result<Vec<PathBuf>, ProjectFileError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(ProjectFileError::io("read", folder))? {
@@ -401,7 +404,7 @@ fn list_c_files(folder: &Path) -> Result<Vec<PathBuf>, ProjectFileError> {
     Ok(files)
 }
 
-/// Returns a path relative to a folder, so that messages and files are the same on other machines.
+/// Returns a path relative to a folder, so that messages and files don't depend on the machine.
 fn below(folder: &Path, path: &Path) -> PathBuf {
     let common = folder.ancestors().find(|ancestor| path.starts_with(ancestor));
     let Some(common) = common else { return path.to_owned() };
@@ -415,7 +418,7 @@ fn below(folder: &Path, path: &Path) -> PathBuf {
     relative
 }
 
-/// Returns `NAME==VERSION` of a tool, as `pip` takes it.
+/// Returns `NAME==VERSION` of a tool, the form for `pip`.
 fn python_tool(name: &str) -> &'static str {
     PYTHON_TOOLS.lines().find(|line| line.split("==").next() == Some(name)).unwrap_or_default()
 }
@@ -425,7 +428,7 @@ fn pip_install(name: &str) -> String {
     format!("python3 -m venv .venv && .venv/bin/pip install {}", python_tool(name))
 }
 
-/// Returns `NAME@VERSION` of a tool, as `npm` takes it.
+/// Returns `NAME@VERSION` of a tool, the form for `npm`.
 fn node_tool(name: &str) -> String {
     let package: Value = serde_json::from_str(NODE_TOOLS).unwrap_or_default();
     format!("{name}@{}", package["dependencies"][name].as_str().unwrap_or("latest"))

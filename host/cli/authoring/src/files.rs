@@ -16,7 +16,7 @@ include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 /// A file inside the program.
 pub(crate) struct File {
-    /// Path below its folder, with `/`.
+    /// The path relative to the file's folder, with `/`.
     pub(crate) path: &'static str,
     pub(crate) bytes: &'static [u8],
 }
@@ -60,12 +60,12 @@ impl ProjectFileError {
     }
 }
 
-/// Writes files below a folder. Existing files with the same content are left alone.
+/// Writes files below a folder. Existing files with the same content don't change.
 ///
 /// # Errors
 ///
-/// A file can't be written; or, unless `force`, one is there with another content: then nothing is
-/// written.
+/// Returns an error if a file can't be written. Unless `force` is true, also returns an error if a
+/// file exists with other content. In this case, no file is written.
 pub(crate) fn write_all(
     folder: &Path,
     files: &[Written],
@@ -76,7 +76,7 @@ pub(crate) fn write_all(
     for file in files {
         let path = folder.join(&file.path);
         let existing = match path.symlink_metadata() {
-            // A link leads elsewhere, and the reading of a FIFO or a device may never end.
+            // A link may lead out of the folder, and reading a FIFO or a device may never end.
             Ok(metadata) if !metadata.is_file() => Err(std::io::ErrorKind::AlreadyExists.into()),
             _ => fs::read(&path),
         };
@@ -100,8 +100,8 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-/// Writes a file again. A link of that name is replaced and not followed, since it may lead out of
-/// the folder.
+/// Overwrites a file. A link with this name is replaced and not followed, because it may lead out
+/// of the folder.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
@@ -110,7 +110,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::File::create_new(path)?.write_all(bytes)
 }
 
-/// Describes the files with another content: the subject and the verb of a sentence.
+/// Describes the files with other content, as the subject and the verb of a sentence.
 fn describe_existing(differing: &[PathBuf]) -> String {
     let first: Vec<String> =
         differing.iter().take(5).map(|path| path.display().to_string()).collect();

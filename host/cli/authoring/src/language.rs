@@ -16,12 +16,12 @@ pub enum Language {
     JavaScript,
     /// C, built by zig.
     C,
-    /// Go, built by its own compiler.
+    /// Go, built by the Go compiler.
     Go,
 }
 
 impl Language {
-    /// All languages, in the order in which documents name them.
+    /// All languages, in the order of the documentation.
     pub const ALL: [Self; 5] = [Self::Rust, Self::Python, Self::JavaScript, Self::C, Self::Go];
 
     /// Returns the name on the command line and in `plugin.toml`.
@@ -35,17 +35,18 @@ impl Language {
         }
     }
 
-    /// Returns the language of a name.
+    /// Returns the language with a name.
     ///
     /// # Errors
     ///
-    /// No language has the name. The error lists them.
+    /// Returns an error if no language has this name. The error lists the names.
     pub fn from_name(name: &str) -> Result<Self, AuthoringError> {
         let language = Self::ALL.into_iter().find(|language| language.name() == name);
         language.ok_or_else(|| AuthoringError::UnknownLanguage(name.to_owned()))
     }
 
-    /// Returns the language of a folder without `[build]` in `plugin.toml`, by the files in it.
+    /// Returns the language of a folder whose `plugin.toml` has no `[build]`. The language is
+    /// detected from the files in the folder.
     pub(crate) fn of_folder(folder: &Path) -> Option<Self> {
         let files = [
             ("Cargo.toml", Self::Rust),
@@ -78,7 +79,7 @@ impl Language {
         }
     }
 
-    /// Returns the folder of the SDK, as the example in the repository names it.
+    /// Returns the path of the SDK's folder that the example in the repository uses.
     pub(crate) fn sdk_in_repository(self) -> &'static str {
         match self {
             Self::Rust => "../../sdk",

@@ -1,8 +1,9 @@
-//! Tools for authors of plugins: new projects, builds with each language's own tools, the manifest
-//! of a component, and the contract's WIT. The commands `toolhold plugin new`, `build`, `pack` and
-//! `wit` are thin layers over this crate.
+//! Tools for plugin authors: new projects, builds with each language's own tools, component
+//! manifests, and the contract's WIT. The commands `toolhold plugin new`, `build`, `pack` and `wit`
+//! are thin layers over this crate.
 //!
-//! [`conformance`] tests a component. [`dev`] builds and serves one whenever a source changes.
+//! [`conformance`] tests a component. [`dev`] builds and serves a plugin whenever a source file
+//! changes.
 
 mod arguments;
 mod build;
@@ -59,7 +60,7 @@ pub enum AuthoringError {
     /// A given component can't be packed.
     #[error("{}: {error}", file.display())]
     PackFile {
-        /// Its file.
+        /// The component's file.
         file: PathBuf,
         /// The reason.
         error: PackError,
@@ -70,7 +71,7 @@ pub enum AuthoringError {
     /// The manifest isn't valid.
     #[error("{}: {error}", file.display())]
     Manifest {
-        /// Its file.
+        /// The component's file.
         file: PathBuf,
         /// The reason.
         error: AuthoredError,
@@ -109,14 +110,15 @@ pub enum AuthoringError {
     UnknownLanguage(String),
 }
 
-/// The largest file that is read as a component or a manifest: more is no plugin.
+/// The most bytes of a component or a manifest. A larger file isn't read.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
 
 /// Reads a file that an author names.
 ///
 /// # Errors
 ///
-/// The path can't be read, isn't a file, or the file is larger than a component may be.
+/// Returns an error if the path can't be read or isn't a file, or if the file is larger than a
+/// component may be.
 pub(crate) fn read(path: &std::path::Path) -> Result<Vec<u8>, ProjectFileError> {
     // A device or a pipe has no end.
     let metadata = std::fs::metadata(path).map_err(ProjectFileError::io("read", path))?;

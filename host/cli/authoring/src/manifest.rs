@@ -1,4 +1,4 @@
-//! Reads and checks `plugin.toml`, the manifest as its author writes it.
+//! Reads and checks `plugin.toml`, the manifest that the author writes.
 
 use std::path::Path;
 
@@ -16,11 +16,11 @@ pub(crate) const FILE: &str = MANIFEST;
 
 /// A manifest from `plugin.toml`, checked.
 pub(crate) struct Authored {
-    /// The manifest as the host will read it.
+    /// The manifest in the form that the host reads.
     pub(crate) manifest: Manifest,
-    /// The manifest as JSON, with the fields that its author wrote.
+    /// The manifest as JSON, with only the fields that the author wrote.
     json: String,
-    /// The table `[build]`, which is for `toolhold plugin build` alone.
+    /// The table `[build]`, which only `toolhold plugin build` uses.
     pub(crate) build: BuildTable,
 }
 
@@ -65,7 +65,7 @@ impl Authored {
     ///
     /// # Errors
     ///
-    /// The file can't be read, or as [`parse`](Self::parse).
+    /// Returns an error if the file can't be read, and in all cases of [`parse`](Self::parse).
     pub(crate) fn open(file: &Path) -> Result<Self, AuthoringError> {
         let text = String::from_utf8(crate::read(file)?)
             .map_err(|_| ProjectFileError::NotUtf8(file.to_owned()))?;
@@ -77,8 +77,8 @@ impl Authored {
     ///
     /// # Errors
     ///
-    /// The text isn't TOML, it has an unknown field (the error lists the known fields), or the host
-    /// would refuse it.
+    /// Returns an error if the text isn't TOML, if it has an unknown field, or if the host would
+    /// refuse it. The error for an unknown field lists the known fields.
     pub(crate) fn parse(text: &str) -> Result<Self, AuthoredError> {
         let table: toml::Table = toml::from_str(text).map_err(AuthoredError::NotToml)?;
         let Ok(Value::Object(mut fields)) = serde_json::to_value(table) else {
@@ -131,7 +131,8 @@ impl BuildTable {
     }
 }
 
-/// Checks the access of a request: `files` must have one, and no other capability has one.
+/// Checks the access of a request. `files` must have an access, and other capabilities must not
+/// have one.
 fn check_access(capability: &str, access: Option<&str>) -> Result<(), AuthoredError> {
     match (capability, access) {
         ("files", None) => Err(AuthoredError::NoFileAccess),
@@ -147,8 +148,7 @@ fn check_access(capability: &str, access: Option<&str>) -> Result<(), AuthoredEr
 /// The header of a component, without a section.
 const EMPTY_COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 
-/// Returns the first field that was written and that the host doesn't read. `path`: the path of the
-/// value.
+/// Returns the first written field that the host doesn't read. `path`: the path of the value.
 fn find_unknown(written: &Value, read: &Value, path: &str) -> Option<String> {
     match (written, read) {
         (Value::Object(written), Value::Object(read)) => {

@@ -1,5 +1,5 @@
-//! `toolhold plugin pack`: writes a manifest into a component of any language, and compares its
-//! requests with the imports.
+//! `toolhold plugin pack`: writes a manifest into a component of any language, and compares the
+//! manifest's requests with the component's imports.
 
 use toolhold_component::{Capability, CapabilityFacts, Manifest, Unasked};
 use wasmparser::{Parser, Payload};
@@ -17,13 +17,13 @@ pub(crate) struct Packed {
     pub(crate) notices: Vec<String>,
 }
 
-/// Writes the manifest into a component. An existing manifest is replaced. A core module that
-/// describes its interfaces becomes a component first.
+/// Writes the manifest into a component, and replaces an existing manifest. A core module that
+/// describes its interfaces first becomes a component.
 ///
 /// # Errors
 ///
-/// The file isn't a component, or imports more than the manifest asks for, so that no host would
-/// load it.
+/// Returns an error if the file isn't a component. Also returns an error if the component imports
+/// more than the manifest requests, because no host would load it.
 pub(crate) fn pack(wasm: &[u8], authored: &Authored) -> Result<Packed, PackError> {
     let component = if Parser::is_core_wasm(wasm) { &module::to_component(wasm)? } else { wasm };
     let component = with_section(component, authored.json().as_bytes())?;
@@ -36,7 +36,8 @@ pub(crate) fn pack(wasm: &[u8], authored: &Authored) -> Result<Packed, PackError
 ///
 /// # Errors
 ///
-/// The component imports more than the manifest asks for, so that no host would load it.
+/// Returns an error if the component imports more than the manifest requests, because no host would
+/// load it.
 pub(crate) fn compare(component: &[u8]) -> Result<Vec<String>, PackError> {
     let manifest = Manifest::read(component)?;
     let imports = imports(component)?;
@@ -83,7 +84,7 @@ pub(crate) fn compare(component: &[u8]) -> Result<Vec<String>, PackError> {
 fn shows_use(capability: Capability, import: &str) -> bool {
     let interface = without_version(import);
     match capability {
-        // A plugin may need paths for its programs and searches alone.
+        // A plugin may need paths only for its programs and searches.
         Capability::Files => {
             Capability::Files.admits(interface)
                 || Capability::Process.admits(interface)
@@ -102,8 +103,8 @@ fn imports(component: &[u8]) -> Result<Vec<String>, PackError> {
     Ok(imports_with_ends(component)?.into_iter().map(|(name, _)| name).collect())
 }
 
-/// Renames the imports that begin with `from`. Both names have the same length, so nothing else
-/// changes.
+/// Renames the imports with the prefix `from`. Both prefixes have the same length, so all positions
+/// stay the same.
 pub(crate) fn rename_imports(component: &mut [u8], from: &str, to: &str) -> Result<(), PackError> {
     for (name, end) in imports_with_ends(component)? {
         if name.starts_with(from) {
@@ -114,7 +115,7 @@ pub(crate) fn rename_imports(component: &mut [u8], from: &str, to: &str) -> Resu
     Ok(())
 }
 
-/// Returns the names that a component imports, and the position in its bytes where each ends.
+/// Returns the names of a component's imports. Each name has the position of its end in the bytes.
 fn imports_with_ends(component: &[u8]) -> Result<Vec<(String, usize)>, PackError> {
     let mut names = Vec::new();
     let mut depth = 0_usize;

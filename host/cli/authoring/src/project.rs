@@ -7,18 +7,19 @@ use crate::AuthoringError;
 use crate::Language;
 use crate::files::{self, File, ProjectFileError, WORKSPACE, Written};
 
-/// The name of the examples, in whose place the new plugin's name is put.
+/// The name of the example plugins. The new plugin's name replaces it.
 const EXAMPLE: &str = "word-count";
 
 /// The most characters of a plugin's name.
 pub(crate) const MAX_NAME: usize = 24;
 
-/// Writes a new plugin into a folder: the example of its language, under its own name, and the SDK
-/// of this Toolhold. Returns a note for the author.
+/// Writes a new plugin into a folder. The plugin is the example of its language under a new name,
+/// with the SDK of this Toolhold. Returns a note for the author.
 ///
 /// # Errors
 ///
-/// The name isn't one of a plugin, the folder isn't empty, or it can't be written.
+/// Returns an error if the name isn't valid for a plugin, if the folder isn't empty, or if the
+/// folder can't be written.
 pub fn create(name: &str, language: Language, folder: &Path) -> Result<String, AuthoringError> {
     if !is_plugin_name(name) {
         return Err(AuthoringError::Name(name.to_owned()));
@@ -58,18 +59,19 @@ fn example_file(file: &File, name: &str, language: Language) -> Written {
     let Ok(text) = std::str::from_utf8(file.bytes) else {
         return Written::new(file.path, file.bytes);
     };
-    // In these languages, a path to a module has to begin with a dot.
+    // In these languages, the path of a module must begin with a dot.
     let has_modules = matches!(language, Language::JavaScript | Language::Go);
     let place = if has_modules { "./sdk" } else { "sdk" };
     let mut text = text.replace(language.sdk_in_repository(), place).replace(EXAMPLE, name);
     if file.path == "Cargo.toml" {
-        // The SDK in the folder is a project of its own.
+        // The SDK in the folder is a separate project.
         text = text.replace("[workspace]\n", "[workspace]\nexclude = [\"sdk\"]\n");
     }
     Written::new(file.path, text)
 }
 
-/// Returns a file of the SDK. Its manifest has the values of the repository's workspace.
+/// Returns a file of the SDK. In the SDK's manifest, values of the repository's workspace are
+/// inserted.
 fn sdk_file(file: &File, language: Language) -> Written {
     let path = format!("sdk/{}", file.path);
     if language == Language::Rust
@@ -81,7 +83,7 @@ fn sdk_file(file: &File, language: Language) -> Written {
     Written::new(path, file.bytes)
 }
 
-/// Returns a manifest with the values of its workspace in the place of `NAME.workspace = true`.
+/// Returns a manifest in which the values of its workspace replace `NAME.workspace = true`.
 fn without_workspace(manifest: &str, workspace: &str) -> String {
     let mut lines = Vec::new();
     for line in manifest.lines() {

@@ -1,5 +1,5 @@
-//! Finds and runs the compilers and other programs of a plugin's language, and names the command
-//! that installs a missing one.
+//! Finds and runs the compilers and other programs of a plugin's language. If a program is missing,
+//! names the command that installs it.
 
 use std::env;
 use std::ffi::OsStr;
@@ -14,16 +14,16 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use thiserror::Error;
 use toolhold_contract::text::neutral_line;
 
-/// The folders of a project where its own programs are, before those on `PATH`.
+/// The folders of a project's own programs. They come before the folders on `PATH`.
 const LOCAL: [&str; 2] = [".venv/bin", "node_modules/.bin"];
 
-/// A program: its file, and the words before the arguments.
+/// A program: its file, and the words before its arguments.
 pub(crate) struct Program {
     pub(crate) file: PathBuf,
     pub(crate) first: Vec<String>,
 }
 
-/// Finds a program in the folders of the project, and then on `PATH`.
+/// Finds a program in the project's folders, and then on `PATH`.
 pub(crate) fn find(project: &Path, name: &str) -> Option<Program> {
     let path = env::var_os("PATH").unwrap_or_default();
     let local = LOCAL.iter().map(|folder| project.join(folder));
@@ -58,10 +58,10 @@ impl Program {
     }
 }
 
-/// The output of a language's tools, and the means to stop them.
+/// Handles the output of a language's tools, and can stop the tools.
 #[derive(Debug, Default)]
 pub struct Console {
-    /// The kept output. If it is `None`, the output is shown on standard error.
+    /// The stored output. `None`: the output is shown on standard error.
     kept: Option<Mutex<Vec<u8>>>,
     running: Mutex<Running>,
 }
@@ -69,20 +69,21 @@ pub struct Console {
 #[derive(Debug, Default)]
 struct Running {
     stopped: bool,
-    /// The group of the running program and of all that it started.
+    /// The process group of the running program.
     group: Option<Pid>,
 }
 
-/// Most bytes of output that are kept. Compilers name the first error first.
+/// The most bytes of stored output. Compilers print the first error first.
 const MAX_KEPT: usize = 64 * 1024;
 
 impl Console {
-    /// Keeps the output instead of showing it, and lets [`stop`](Self::stop) end the programs.
+    /// Makes a console that stores the output and doesn't show it. [`stop`](Self::stop) ends its
+    /// programs.
     pub fn keeping() -> Self {
         Self { kept: Some(Mutex::default()), ..Self::default() }
     }
 
-    /// Returns the kept output.
+    /// Returns the stored output.
     pub fn text(&self) -> String {
         match &self.kept {
             Some(kept) => String::from_utf8_lossy(&lock(kept)).into_owned(),
@@ -90,17 +91,17 @@ impl Console {
         }
     }
 
-    /// Ends the running program with all that it started, and lets no other start.
+    /// Ends the running program and all programs that it started. No further programs can start.
     pub fn stop(&self) {
         let mut running = lock(&self.running);
         running.stopped = true;
         if let Some(group) = running.group {
-            // If it has just ended, nothing is left to end.
+            // This fails only if the programs have already ended.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 
-    /// Runs a command to its end, and fails if it fails.
+    /// Runs a command until it ends. Returns an error if the command fails.
     pub(crate) fn run(&self, command: &mut Command) -> Result<(), ToolError> {
         match &self.kept {
             // The output of tools is for people. Standard output stays free for the result.
@@ -109,7 +110,7 @@ impl Console {
         }
     }
 
-    /// Runs a command as `run` does, and returns its standard output instead.
+    /// Runs a command like [`run`](Self::run), and returns its standard output.
     pub(crate) fn run_for_output(&self, command: &mut Command) -> Result<Vec<u8>, ToolError> {
         match &self.kept {
             None => run_shown(command, Stdio::piped()),
@@ -140,8 +141,8 @@ impl Console {
             }
         });
 
-        // The number belongs to this program until it is waited for, so that no other program is
-        // stopped.
+        // Until the program is waited for, no other program can get its process ID, so only this
+        // program is stopped.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while matches!(waitid(WaitId::Pid(pid), options), Err(Errno::INTR)) {}
         let mut running = lock(&self.running);
@@ -175,13 +176,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads an output to its end, and keeps its first bytes.
+/// Reads an output to its end, and stores its first bytes.
 fn keep(mut from: impl Read, kept: &Mutex<Vec<u8>>) {
     let mut part = [0; 8192];
     while let Ok(length @ 1..) = from.read(&mut part) {
         let mut kept = lock(kept);
         let room = MAX_KEPT.saturating_sub(kept.len());
-        // The rest is read too, so that the program doesn't wait.
+        // The rest is read and discarded, so that the program isn't blocked.
         kept.extend_from_slice(&part[..length.min(room)]);
     }
 }
@@ -201,7 +202,7 @@ fn failed(command: &Command, status: ExitStatus) -> ToolError {
     ToolError::Failed { program: command.get_program().into(), status }
 }
 
-/// Returns the command as an author would type it.
+/// Returns the command in the form that an author would type.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());

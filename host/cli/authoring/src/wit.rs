@@ -1,4 +1,4 @@
-//! `toolhold plugin wit`: writes the contract's WIT into a folder, with the world of a plugin.
+//! `toolhold plugin wit`: writes the contract's WIT and the world of a plugin into a folder.
 
 use std::path::Path;
 
@@ -15,23 +15,23 @@ pub(crate) const WORLD: &str = "plugin";
 /// The beginning of the names of WASI's packages.
 pub(crate) const WASI: &str = "wasi:";
 
-/// An interface that the users of `http` may import too.
+/// An interface that plugins with the capability `http` may also import.
 const SECRETS: &str = "toolhold:host/secrets@0.1.0";
 
 /// The interfaces that every plugin may import.
 const ALWAYS: [&str; 4] =
     ["toolhold:host/call@0.1.0", "toolhold:host/config@0.1.0", "toolhold:host/log@0.1.0", TYPES];
 
-/// The imported interface that has types alone, so that languages have no module of it.
+/// The imported interface that has only types, so languages have no module for it.
 pub(crate) const TYPES: &str = "toolhold:host/types@0.1.0";
 
-/// Writes the contract into a folder, with a world to begin with: `world.wit`, and the packages in
+/// Writes the contract into a folder: `world.wit` with a world to start from, and the packages in
 /// `deps`. Returns a note for the reader.
 ///
 /// # Errors
 ///
-/// A file can't be written; or, unless `force`, one is there with another content: then nothing is
-/// written.
+/// Returns an error if a file can't be written. Unless `force` is true, also returns an error if a
+/// file exists with other content. In this case, no file is written.
 pub fn write(folder: &Path, force: bool) -> Result<String, AuthoringError> {
     let mut files = packages();
     files.push(Written::new("world.wit", starting_world()));
@@ -40,8 +40,8 @@ pub fn write(folder: &Path, force: bool) -> Result<String, AuthoringError> {
     Ok(format!("The contract is in {shown}; start with the world in world.wit"))
 }
 
-/// Writes the contract into a folder, with the world of a plugin that asks for these capabilities.
-/// `imports_files`: whether its language has no files of its own.
+/// Writes the contract into a folder, with the world of a plugin that requests these capabilities.
+/// `imports_files`: whether the plugin's language has no file API.
 pub(crate) fn write_for(
     folder: &Path,
     capabilities: &[&str],
@@ -50,8 +50,8 @@ pub(crate) fn write_for(
     files::write_all(folder, &for_world(capabilities, imports_files), true)
 }
 
-/// Writes the contract as [`write_for`] does, with `name` in the place of `wasi:`. Both have the
-/// same length.
+/// Writes the contract like [`write_for`], but with `name` instead of `wasi:`. Both have the same
+/// length.
 pub(crate) fn write_renamed(
     folder: &Path,
     capabilities: &[&str],
@@ -65,9 +65,9 @@ pub(crate) fn write_renamed(
     files::write_all(folder, &files, true)
 }
 
-/// Writes a description of its interfaces into a core module: the interfaces of all capabilities.
-/// An interface that the module doesn't import is left out of its component. The contract is
-/// written into `folder`.
+/// Writes a description of its interfaces into a core module. The description has the interfaces of
+/// all capabilities, but the component keeps only the interfaces that the module imports. The
+/// contract is written into `folder`.
 pub(crate) fn describe(core: &mut Vec<u8>, folder: &Path) -> Result<(), AuthoringError> {
     write_for(folder, &Capability::ALL.map(Capability::name), false)?;
     let mut resolve = Resolve::default();
@@ -88,7 +88,7 @@ fn for_world(capabilities: &[&str], imports_files: bool) -> Vec<Written> {
 pub(crate) fn imports(capabilities: &[&str], imports_files: bool) -> Vec<&'static str> {
     let mut imports = ALWAYS.to_vec();
     for capability in Capability::ALL {
-        // Most languages have files of their own.
+        // Most languages have their own file API.
         let is_left_out = capability == Capability::Files && !imports_files;
         if capabilities.contains(&capability.name()) && !is_left_out {
             imports.extend(imports_of(capability));
@@ -103,7 +103,7 @@ fn imports_of(capability: Capability) -> impl Iterator<Item = &'static str> {
     capability.facts().interfaces.iter().copied().chain(secrets)
 }
 
-/// Returns the packages, each in a folder of its own. Generators look for them in `deps`.
+/// Returns the packages, each in a separate folder. Generators look for packages in `deps`.
 fn packages() -> Vec<Written> {
     let packages = WIT.iter().map(|file| {
         let path = match file.path.split_once('/') {

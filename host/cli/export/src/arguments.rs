@@ -132,7 +132,7 @@ impl ExportFormat {
     }
 }
 
-/// Reads a format. A format that was removed is answered with its successors.
+/// Parses a format. For a removed format, the error names its successors.
 #[derive(Clone)]
 struct FormatParser;
 

@@ -1,5 +1,5 @@
-//! Sends OTLP requests over HTTP to the receiver of `[telemetry]` or of an export, with its
-//! secrets.
+//! Sends OTLP requests with their secrets over HTTP. The receiver is the receiver of `[telemetry]`
+//! or of an export.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use url::Url;
 
 use crate::send::{Post, Posted, Transport, Unsent};
 
-/// The limits of one request. The answer is a few bytes.
+/// The limits of one request. The answer has only a few bytes.
 const LIMITS: Limits =
     Limits { time: Duration::from_secs(20), idle: Duration::from_secs(10), bytes: 64 * 1024 };
 
@@ -29,7 +29,7 @@ pub struct Collector {
     endpoint: Url,
     runtime: Runtime,
     secrets: Vec<ServerKey>,
-    /// The headers with secrets, once they are read.
+    /// The headers with secrets, once the secrets are read.
     headers: Option<Vec<(HeaderName, HeaderValue)>>,
 }
 
@@ -51,13 +51,14 @@ enum HeaderError {
 }
 
 impl Collector {
-    /// Makes the sender to the receiver at `endpoint`. It has the secrets of `[telemetry.secrets]`
-    /// if the receiver is the server of `[telemetry]`, or that table names no server. Sends nothing
-    /// yet.
+    /// Makes the sender to the receiver at `endpoint`, without sending anything.
+    ///
+    /// The sender uses the secrets of `[telemetry.secrets]` if `[telemetry]` names the same server,
+    /// or no server.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`]: the address can't be used.
+    /// Returns [`HostError::Config`] if the address can't be used.
     pub fn new(config: &Config, folders: &Folders, endpoint: &str) -> Result<Self, HostError> {
         let directory = config.directory();
         let url = check_url(endpoint).map_err(|error| wrong_endpoint(endpoint, error))?;
@@ -87,7 +88,7 @@ impl Collector {
         Ok(Self { door, endpoint: url, runtime, secrets, headers: None })
     }
 
-    /// Returns the headers with secrets. Blocks: a program may have to print a secret.
+    /// Returns the headers with secrets. Blocks, because a program may print a secret.
     fn headers(&mut self) -> Result<Vec<(HeaderName, HeaderValue)>, HeaderError> {
         if let Some(headers) = &self.headers {
             return Ok(headers.clone());
@@ -134,7 +135,8 @@ impl Transport for Collector {
             .limits(LIMITS);
         let headers = self.headers().map_err(|error| Unsent::Never(error.to_string()))?;
         for (name, value) in headers {
-            // POST is never sent on elsewhere, so no other origin gets a header.
+            // POST requests don't follow redirects to other origins, so no other origin gets a
+            // header.
             request = if name == AUTHORIZATION {
                 request.credential(Some(Credential::new(&url, value)))
             } else {
@@ -153,15 +155,15 @@ impl Transport for Collector {
         });
         let posted = outcome.map_err(unsent)?;
         if matches!(posted.status, 401 | 403) {
-            // The secret may have changed since.
+            // The secret may have changed, so it is read again.
             self.headers = None;
         }
         Ok(posted)
     }
 }
 
-/// Sorts an error by whether it may be temporary. Errors of the settings aren't temporary, and
-/// neither are answers that aren't a collector's.
+/// Decides whether an error may be temporary. Wrong settings, and answers that aren't a
+/// collector's, aren't temporary.
 fn unsent(error: OutboundError) -> Unsent {
     let why = error.to_string();
     match error {
@@ -174,8 +176,8 @@ fn unsent(error: OutboundError) -> Unsent {
     }
 }
 
-/// Requests with records and telemetry have no records of their own: each would be one more to
-/// send.
+/// Records nothing. Requests that send records and telemetry have no records, because each record
+/// would have to be sent too.
 #[derive(Debug)]
 struct NoRecord;
 
@@ -185,7 +187,8 @@ impl Recorder for NoRecord {
     }
 }
 
-/// Returns the address of a signal: below the endpoint, unless that names the signal itself.
+/// Returns the URL of a signal. Adds the signal's path to the endpoint, unless the endpoint already
+/// ends with it.
 fn signal_url(endpoint: &Url, path: &str) -> Url {
     let mut url = endpoint.clone();
     let base = endpoint.path().trim_end_matches('/');

@@ -1,5 +1,5 @@
-//! Sends an export to a collector again until it accepts the records, and counts those that it
-//! refuses.
+//! Sends an export to a collector, and repeats a request until the collector accepts it. Counts the
+//! records that the collector refuses.
 
 use std::thread::sleep;
 
@@ -34,16 +34,17 @@ impl Delivery {
         Self { transport, endpoint, instance, follows, refused: 0 }
     }
 
-    /// Returns the number of records that the collector refused so far.
+    /// Returns the number of refused records so far.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Sends records, in as many requests as the collector wants. Returns when it has them.
+    /// Sends records, divided into requests that the collector accepts. Returns when the collector
+    /// has all records.
     ///
     /// # Errors
     ///
-    /// The collector doesn't take them.
+    /// Returns an error if the collector doesn't accept the records.
     pub(crate) fn send(
         &mut self,
         records: &[LogRecord],

@@ -1,11 +1,11 @@
-//! Why an export ended before its time, as the person is told.
+//! The reasons why an export stopped early, as messages for the person.
 
 use std::fmt;
 use std::io;
 
 use toolhold_core::HostError;
 
-/// Why an export ended before its time.
+/// The reason why an export stopped early.
 #[derive(Debug)]
 pub enum ExportError {
     /// The command line isn't valid.

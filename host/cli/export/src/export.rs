@@ -1,4 +1,4 @@
-//! `toolhold audit export`: reads the log and hands its records to a receiver.
+//! `toolhold audit export`: reads the log and sends its records to a receiver.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -15,15 +15,16 @@ use crate::position::Progress;
 use crate::send::Transport;
 use crate::time::parse_since;
 
-/// Records that are handed over at once. With their bytes, which the reader bounds, this is all
-/// that is in memory, however slow the receiver is.
+/// The most records in one batch. Only one batch is in memory, even if the receiver is slow. The
+/// reader limits the bytes of a batch.
 const BATCH: usize = 512;
 
-/// Longest wait for new records: changes wake the export earlier, and this wait ends for events
-/// without a change, such as a new log.
+/// The longest wait for new records. A change of the log ends the wait earlier. An event without a
+/// change, such as a new log, is noticed only at the end of the wait.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Warnings about records of one run: somebody who changes the log can't fill a log of warnings.
+/// The most warnings about records in one run. Otherwise a person who changes the log could fill
+/// another log with warnings.
 const MAX_WARNINGS: u64 = 20;
 
 /// The result of an export.
@@ -31,22 +32,24 @@ const MAX_WARNINGS: u64 = 20;
 pub struct Exported {
     /// Records that the receiver has.
     pub records: u64,
-    /// Exported records that were changed or don't follow the one before.
+    /// The number of exported records that were changed or don't follow the previous record.
     pub broken: u64,
-    /// Records that are missing between them.
+    /// The number of records that are missing between the exported records.
     pub missing: u64,
     /// Records that a collector refused.
     pub refused: u64,
     warnings: u64,
 }
 
-/// Exports the log of the user whose folders these are. With `follow`, it ends only at an error.
-/// Blocks, and belongs in a process of its own: it reads the files, and nothing that writes them
-/// waits for it. `connect` makes the transport to a collector.
+/// Exports the log of the user who owns these folders. With `follow`, the export ends only at an
+/// error. `connect` makes the transport to a collector.
+///
+/// Blocks, so run the export in a separate process. The export only reads the files, and no writer
+/// waits for it.
 ///
 /// # Errors
 ///
-/// The log can't be read, or the receiver can't take it.
+/// Returns an error if the log can't be read, or if the receiver doesn't accept the records.
 pub fn export(
     arguments: &ExportArguments,
     folders: &Folders,
@@ -132,7 +135,7 @@ fn is_stdout(arguments: &ExportArguments) -> bool {
 }
 
 impl Exported {
-    /// Counts a record, and warns if it was changed or if records before it are missing.
+    /// Counts a record. Warns if the record was changed, or if records before it are missing.
     fn count(&mut self, record: &LogRecord, warn: &mut impl FnMut(&str)) {
         self.records += 1;
         self.missing += record.missing;
@@ -164,8 +167,8 @@ impl Exported {
     }
 }
 
-/// Returns the name of a receiver: exports in the same form to the same place continue each other.
-/// Returns `None` for standard output, whose reader is unknown.
+/// Returns the name of a receiver. Exports in the same format to the same place have the same name,
+/// and continue each other. Returns `None` for standard output, because its reader is unknown.
 fn receiver(arguments: &ExportArguments) -> Result<Option<String>, HostError> {
     if let Some(endpoint) = &arguments.endpoint {
         let endpoint = endpoint.trim_end_matches('/');
@@ -179,7 +182,7 @@ fn receiver(arguments: &ExportArguments) -> Result<Option<String>, HostError> {
     Ok(Some(format!("{} {}", arguments.format.as_str(), path.display())))
 }
 
-/// Returns the path with the real path of its folder. The file itself is never a link.
+/// Returns the path with its folder's real path. The file itself is never a link.
 fn real_path(file: &Path) -> std::io::Result<PathBuf> {
     let path = std::path::absolute(file)?;
     if let (Some(folder), Some(name)) = (path.parent(), path.file_name()) {
@@ -188,7 +191,7 @@ fn real_path(file: &Path) -> std::io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Adds to an error how to go on if the log isn't the one that was exported before.
+/// Adds a remedy to an error if the log isn't the log that was exported before.
 fn with_remedy(continues: bool) -> impl FnOnce(HostError) -> HostError {
     move |error| match error {
         HostError::Io { what, source }

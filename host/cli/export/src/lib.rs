@@ -1,8 +1,9 @@
-//! Sends Toolhold's records to other systems: the audit as JSON lines or logs of OpenTelemetry.
+//! Sends Toolhold's records to other systems. Exports the audit log as JSON lines or as
+//! OpenTelemetry logs.
 //!
-//! An export reads the files of the audit, in a process of its own. Nothing that writes them waits
-//! for it, so a receiver that is slow or gone delays no call. It holds one batch of records in
-//! memory; the rest waits in the log.
+//! An export reads the files of the audit log in a separate process. No writer waits for an export,
+//! so a slow or missing receiver doesn't delay calls. Only one batch of records is in memory, and
+//! all other records wait in the log.
 
 mod arguments;
 mod collector;

@@ -1,5 +1,4 @@
-//! Writes exported records as lines to a file, which only this user may read, or to standard
-//! output.
+//! Writes exported records as lines to standard output, or to a file that only this user can read.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -23,7 +22,7 @@ pub(crate) struct Lines {
     format: ExportFormat,
     /// Identifies this exporter in OTLP.
     instance: String,
-    /// The last record that was written. `None`: no record was written yet.
+    /// The last record that was written. `None`: no record has been written.
     last: Option<LogPosition>,
     count: u64,
 }
@@ -39,11 +38,11 @@ impl Lines {
         Self { out: Out::Stdout, format, instance, last: None, count: 0 }
     }
 
-    /// Writes to the end of a file, which is created if it doesn't exist, for this user alone.
+    /// Opens a file for appending. If the file doesn't exist, creates it for this user only.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`], naming the file.
+    /// Returns [`HostError::Io`] with the file's name if the file can't be opened.
     pub(crate) fn to_file(
         path: &Path,
         format: ExportFormat,
@@ -54,11 +53,11 @@ impl Lines {
         Ok(Self { out: Out::File { file, name }, format, instance, last: None, count: 0 })
     }
 
-    /// Writes records. When it returns, a file has them on the disk.
+    /// Writes records. When the function returns, the records of a file are on the disk.
     ///
     /// # Errors
     ///
-    /// The file or standard output can't be written.
+    /// Returns an error if the file or standard output can't be written.
     pub(crate) fn send(
         &mut self,
         records: &[LogRecord],
@@ -83,11 +82,11 @@ impl Lines {
         self.write(&text)
     }
 
-    /// Writes that this export is complete.
+    /// Writes the end of a complete export.
     ///
     /// # Errors
     ///
-    /// As [`Self::send`].
+    /// Returns the same errors as [`Self::send`].
     pub(crate) fn end(&mut self) -> Result<(), ExportError> {
         match &self.last {
             Some(last) if self.format == ExportFormat::Jsonl => {
@@ -120,9 +119,9 @@ fn write_to_disk(file: &mut File, text: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Opens a file, so that the next record begins a line.
+/// Opens a file so that the next record starts a new line.
 fn open(path: &Path) -> io::Result<File> {
-    // A link may come from another user who can write to the folder.
+    // Another user with write access to the folder may have made a link.
     let mut file = OpenOptions::new()
         .read(true)
         .append(true)
@@ -130,7 +129,7 @@ fn open(path: &Path) -> io::Result<File> {
         .mode(0o600)
         .custom_flags(NO_LINK)
         .open(path)?;
-    // The last record before a crash may lack its end.
+    // After a crash, the last record may have no line end.
     let end = file.seek(SeekFrom::End(0))?;
     let mut last = [b'\n'];
     if end > 0 {
@@ -142,7 +141,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns the line before the first record, with which a receiver verifies the records after it.
+/// Returns the line before the first record. A receiver needs this line to verify the records.
 fn begin(record: &LogRecord, key_id: Option<&str>) -> String {
     let after = json!({ "seq": record.position.seq.saturating_sub(1), "hash": record.previous });
     let mut begin = json!({ "toolhold_export": 1, "after": after, "key_id": key_id });

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-/// Bytes of a host's name (`HOST_NAME_MAX`), and its line end.
+/// The bytes of a host name (`HOST_NAME_MAX`) and its line end.
 const MAX_NAME: usize = 65;
 
 /// Returns the name of this machine. Returns `None` if there is no name, or it isn't readable.
@@ -16,7 +16,7 @@ pub(crate) fn host_name() -> Option<String> {
     is_set.then_some(name)
 }
 
-/// Returns the beginning of a text's SHA-256 in hexadecimal: a name for a file.
+/// Returns the first digits of a text's SHA-256 in hexadecimal. They are used as a file name.
 pub(crate) fn short_hash(text: &str) -> String {
     let mut name = String::new();
     for byte in Sha256::digest(text).iter().take(16) {

@@ -1,6 +1,6 @@
-//! The OpenTelemetry names that Toolhold gives its spans, metrics and attributes. The names of
-//! `gen_ai` and `mcp` are still in development, so all names are here. Toolhold's own names begin
-//! with `toolhold`.
+//! The OpenTelemetry names of Toolhold's spans, metrics and attributes. Toolhold's own names begin
+//! with `toolhold`. All names are in this file, because the names of `gen_ai` and `mcp` are still
+//! in development.
 
 /// The name of this service.
 pub(crate) const SERVICE: &str = toolhold_core::NAME;
@@ -21,11 +21,12 @@ pub(crate) const TOOL: &str = "gen_ai.tool.name";
 pub(crate) const CALL_ID: &str = "gen_ai.tool.call.id";
 pub(crate) const CONVERSATION: &str = "gen_ai.conversation.id";
 pub(crate) const ERROR_TYPE: &str = "error.type";
-/// The specification's word for an error type that isn't listed, and Toolhold's for a tool that
-/// doesn't exist or is one too many.
+/// The value for an unlisted error type in the specification. Toolhold also uses it for a tool that
+/// doesn't exist, or that isn't counted by its own name.
 pub(crate) const OTHER: &str = "_OTHER";
 
-/// The key of the caller's trace in the caller's metadata, next to the arguments, as MCP has it.
+/// The key of the caller's trace in the caller's metadata. MCP places the metadata next to the
+/// arguments.
 pub(crate) const TRACE_PARENT: &str = "traceparent";
 
 pub(crate) const PROVIDER: &str = "toolhold.provider";

@@ -1,4 +1,4 @@
-//! Remembers the last exported record of a receiver, so that the next export goes on there.
+//! Stores the last exported record of a receiver, so that the next export continues there.
 
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::machine::short_hash;
 /// The folder in Toolhold's data folder.
 const FOLDER: &str = "export";
 
-/// The progress of an export. While it lives, no other export goes to this receiver.
+/// The progress of an export. While this value exists, no other export can use the same receiver.
 pub(crate) struct Progress {
     folder: PrivateFolder,
     path: PathBuf,
@@ -35,7 +35,8 @@ impl Progress {
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`]: the folder can't be trusted, or another export goes there.
+    /// Returns [`HostError::Io`] if the folder can't be trusted, or if another export uses this
+    /// receiver.
     pub(crate) fn open(folders: &Folders, receiver: String) -> Result<Self, HostError> {
         let path = folders.data.join(FOLDER);
         let folder = PrivateFolder::make(&folders.data)
@@ -61,11 +62,11 @@ impl Progress {
         }
     }
 
-    /// Returns the last exported record. Returns `None` if no record was exported yet.
+    /// Returns the last exported record, or `None` if no record has been exported.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`]: the file can't be trusted, or is damaged.
+    /// Returns [`HostError::Io`] if the file can't be trusted, or if it is damaged.
     pub(crate) fn load(&self) -> Result<Option<LogPosition>, HostError> {
         let state: State = toolhold_core::state::read(&self.path, &self.name)?;
         Ok(state.position)
@@ -75,7 +76,7 @@ impl Progress {
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`], naming the file.
+    /// Returns [`HostError::Io`] with the file's name if the file can't be written.
     pub(crate) fn save(&self, position: &LogPosition) -> Result<(), HostError> {
         let state = State { receiver: self.receiver.clone(), position: Some(position.clone()) };
         let text = serde_json::to_vec(&state).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Reads the fields and the severity of a record of the audit for export. Others may have written
-//! the file, so nothing in it is relied on.
+//! Reads the fields and the severity of an audit record for export. Other people may have written
+//! the file, so its content isn't trusted.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -29,7 +29,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads the fields of a record. If its line isn't a JSON object, it has no fields.
+    /// Reads the fields of a record. There are no fields if the record's line isn't a JSON object.
     pub(crate) fn from_record(record: &'a LogRecord) -> Self {
         let values = match serde_json::from_slice(&record.line) {
             Ok(Value::Object(values)) => values,
@@ -38,7 +38,7 @@ impl<'a> Fields<'a> {
         Self { record, values }
     }
 
-    /// Returns the line of the record as it is in the log.
+    /// Returns the line of the record from the log.
     pub(crate) fn line(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(&self.record.line)
     }
@@ -48,7 +48,7 @@ impl<'a> Fields<'a> {
         self.values.get(key)
     }
 
-    /// Returns a field that is a text, on one line and without characters that steer a terminal.
+    /// Returns a string field on one line, without terminal control characters.
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         self.get(key)?.as_str().map(toolhold_core::text::neutral_line)
     }

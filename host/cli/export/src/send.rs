@@ -1,5 +1,5 @@
-//! Judges a receiver's answer by OTLP's rules: accepted, to be sent again after a pause, or
-//! refused.
+//! Sends a request and applies OTLP's rules to the answer. The request is accepted, refused, or has
+//! to be sent again after a pause.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::otlp::{Refused, refused};
 /// The media type of requests and answers.
 pub(crate) const PROTOBUF: &str = "application/x-protobuf";
 
-/// Longest pause that a receiver may ask for.
+/// The longest pause that a receiver may request.
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 
-/// First and longest pause before a request is sent again.
+/// The first pause before a request is sent again, followed by the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -37,20 +37,20 @@ pub struct Posted {
     pub body: Vec<u8>,
 }
 
-/// Sends requests to one receiver. It blocks the calling thread, for a bounded time.
+/// Sends requests to one receiver. Blocks the calling thread, but not longer than a time limit.
 pub trait Transport: Send + 'static {
     /// Sends a request.
     ///
     /// # Errors
     ///
-    /// The reason why there is no answer.
+    /// Returns the reason if there is no answer.
     fn post(&mut self, request: &Post<'_>) -> Result<Posted, Unsent>;
 }
 
 /// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unsent {
-    /// The receiver is slow or gone. It may take the request later.
+    /// The receiver is slow or unreachable. It may accept the request later.
     Later(String),
     /// The request can't be sent in this state.
     Never(String),
@@ -59,11 +59,11 @@ pub enum Unsent {
 /// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// The receiver has the items, apart from the refused ones.
+    /// The receiver has accepted all items except the refused items.
     Done(Option<Refused>),
-    /// The receiver may take less at once.
+    /// The receiver may accept a smaller request.
     TooLarge,
-    /// The receiver may take the request later.
+    /// The receiver may accept the request later.
     Later(Option<Duration>, String),
     /// The receiver never takes the request.
     Refused(String),
@@ -89,8 +89,8 @@ pub(crate) fn send(transport: &mut dyn Transport, path: &'static str, body: &[u8
     }
 }
 
-/// The pauses between tries: each twice as long as the one before, and a part of it by chance, so
-/// that many senders don't come back at once.
+/// The pauses between attempts. Each pause is twice as long as the one before. A random part of
+/// each pause prevents many senders from returning at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pauses {
     next: Duration,
@@ -101,7 +101,7 @@ impl Pauses {
         Self { next: FIRST_PAUSE }
     }
 
-    /// Returns the next pause: at least as long as the receiver asked for.
+    /// Returns the next pause. It is at least as long as the receiver requested.
     pub(crate) fn next(&mut self, requested: Option<Duration>) -> Duration {
         let longest = self.next;
         self.next = (self.next * 2).min(LAST_PAUSE);

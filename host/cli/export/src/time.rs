@@ -1,4 +1,5 @@
-//! Parses times and ages of `--since` and of records, and converts them to OTLP's nanoseconds.
+//! Parses the times of records, and the times and ages of `--since`. Converts them to OTLP's
+//! nanoseconds.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,11 +8,11 @@ use jiff::civil::Date;
 
 use crate::error::ExportError;
 
-/// Reads a time, or a time ago.
+/// Parses a time or an age.
 ///
 /// # Errors
 ///
-/// [`ExportError::Usage`]: the text is neither.
+/// Returns [`ExportError::Usage`] if the text is neither a time nor an age.
 pub(crate) fn parse_since(text: &str, now: SystemTime) -> Result<SystemTime, ExportError> {
     if let Some(age) = parse_age(text) {
         let moment = now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
@@ -43,13 +44,13 @@ fn parse_moment(text: &str) -> Option<SystemTime> {
     if let Ok(moment) = text.parse::<Timestamp>() {
         return Some(from_timestamp(moment));
     }
-    // A date is the beginning of its day.
+    // A date means the start of the day.
     let date = text.parse::<Date>().ok()?;
     let moment = format!("{date}T00:00:00Z").parse::<Timestamp>().ok()?;
     Some(from_timestamp(moment))
 }
 
-/// Returns a time of the system. A time before 1970 becomes 1970: nothing was recorded then.
+/// Returns a time as a system time. A time before 1970 becomes 1970, because no record is so old.
 pub(crate) fn from_timestamp(moment: Timestamp) -> SystemTime {
     let nanos = u64::try_from(moment.as_nanosecond()).unwrap_or(0);
     SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos)

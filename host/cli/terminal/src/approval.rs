@@ -3,8 +3,8 @@
 
 use toolhold_core::{Question, Questions, Reply};
 
-/// Returns the reply that a question has before a person is asked, because the question was
-/// answered elsewhere or can't be asked. Returns `None` if the person has to be asked. Blocks.
+/// Returns the reply to a question without asking the person: the question was answered elsewhere,
+/// or can't be asked. Returns `None` if the person must be asked. Blocks.
 pub fn before_asking(questions: &Questions, question: &Question) -> Option<Reply> {
     match questions.take(question) {
         Ok(Some(reply)) => return Some(reply),
@@ -19,8 +19,8 @@ pub fn before_asking(questions: &Questions, question: &Question) -> Option<Reply
     Some(Reply::Unasked(format!("{reason}; or repeat the call with `--yes`")))
 }
 
-/// Takes back the posted question of the same call, because the question is answered now. If that
-/// fails, the answer applies anyway, and a warning names the question that is left. Blocks.
+/// Withdraws the posted question of the same call after the question was answered. If this fails,
+/// the answer still applies, and a warning names the remaining question. Blocks.
 pub fn withdraw(questions: &Questions, question: &Question) {
     if let Err(error) = questions.withdraw(question) {
         tracing::warn!(

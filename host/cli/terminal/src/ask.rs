@@ -14,7 +14,7 @@ use toolhold_core::HostError;
 use crate::error::CommandError;
 use crate::style::STRONG;
 
-/// Asks on one stream and reads the other.
+/// Asks questions on one stream and reads the answers from the other.
 pub struct Dialogue<R, W> {
     input: R,
     output: W,
@@ -32,7 +32,7 @@ pub struct Dialogue<R, W> {
 const MOST_PASTED: usize = 100;
 
 /// Opens a dialogue with the person at the terminal. Returns `None` without a terminal, because
-/// input from a pipe wasn't typed by a person. `ended` tells the consequence if the input ends
+/// input from a pipe wasn't typed by a person. `ended`: the consequence to report if the input ends
 /// without an answer.
 pub fn open_dialogue(ended: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
     if !is_watched() {
@@ -58,15 +58,16 @@ const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 fn has_input(terminal: &BufReader<File>) -> io::Result<bool> {
     let mut polled = [PollFd::new(terminal.get_ref(), PollFlags::IN)];
     match poll(&mut polled, Some(&MOMENT)) {
-        // Ctrl-C interrupts the system call too.
+        // Ctrl-C also interrupts the system call.
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
         Ok(ready) => Ok(ready > 0),
     }
 }
 
-/// Drops input that was typed before. A terminal holds a few thousand characters of a paste, and
-/// takes more when these are read. So the input is empty only if nothing arrives for a moment.
+/// Discards input that was typed before. A terminal buffers a few thousand characters of a paste,
+/// and accepts more when these are read. Therefore the input is empty only if nothing arrives for a
+/// moment.
 fn drop_pending(terminal: &mut BufReader<File>) -> io::Result<()> {
     terminal.consume(terminal.buffer().len());
     for _ in 0..MOST_PASTED {
@@ -97,8 +98,8 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         }
     }
 
-    /// Ends the dialogue as soon as `is_over` is set. Then a waiting question ends without an
-    /// answer, and doesn't read later input.
+    /// Ends the dialogue when `is_over` is set. A waiting question then ends without an answer, and
+    /// doesn't read later input.
     #[must_use]
     pub fn until(mut self, is_over: Arc<AtomicBool>) -> Self {
         self.is_over = is_over;
@@ -111,9 +112,9 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         Ok(())
     }
 
-    /// Asks a question. Returns the answer without surrounding spaces, which is empty if the person
-    /// only presses Enter. Input from before the question is dropped: it was meant for something
-    /// else.
+    /// Asks a question. Returns the answer without surrounding spaces. The answer is empty if the
+    /// person only presses Enter. Earlier input is discarded, because it wasn't meant for the
+    /// question.
     pub fn ask(&mut self, question: &str) -> Result<String, CommandError> {
         (self.drop_pending)(&mut self.input)
             .map_err(HostError::io("clearing what was typed before"))?;
@@ -137,7 +138,7 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
     ///
     /// # Errors
     ///
-    /// The dialogue is over.
+    /// Returns an error if the dialogue is over.
     fn wait_for_input(&self) -> Result<(), CommandError> {
         loop {
             if self.is_over.load(Ordering::Relaxed) {
@@ -150,7 +151,7 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         }
     }
 
-    /// Asks until the answer is yes or no; Enter means `default`.
+    /// Asks until the answer is yes or no. Enter means `default`.
     pub fn yes_or_no(&mut self, question: &str, default: bool) -> Result<bool, CommandError> {
         let choice = if default { "[Y/n]" } else { "[y/N]" };
         loop {

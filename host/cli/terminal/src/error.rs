@@ -1,4 +1,4 @@
-//! The errors of commands, with their output, also as JSON, and their exit codes.
+//! The errors of commands, their output as text or JSON, and their exit codes.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use toolhold_core::text::neutral;
 
 use crate::exit::Exit;
 
-/// A reason for which a command failed.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub enum CommandError {
     /// The command line isn't valid.
@@ -20,7 +20,7 @@ pub enum CommandError {
     Fetch(String),
     /// Toolhold itself failed.
     Host(HostError),
-    /// The output can't be written: the reader is gone, or the disk is full.
+    /// The output can't be written, because its reader is closed or the disk is full.
     Write(io::Error),
 }
 
@@ -30,8 +30,8 @@ impl CommandError {
         Self::Usage(error.to_string())
     }
 
-    /// Returns the exit code and the message. If the reader of the output is gone, as in
-    /// `toolhold … | head`, the command succeeded: the reader needed no more.
+    /// Returns the exit code and the message. If the reader of the output is closed, as in
+    /// `toolhold … | head`, the command was successful, because the reader needs no more output.
     pub fn end(self) -> (Exit, Option<String>) {
         match self {
             Self::Usage(message) => (Exit::Usage, Some(message)),
@@ -48,8 +48,8 @@ impl CommandError {
     }
 }
 
-/// Prints the error for a program that asked for JSON. The failure of a *call* isn't printed here:
-/// the answer of the call contains it.
+/// Prints the error for a program that requested JSON. The failure of a *call* isn't printed here,
+/// because the call's answer contains it.
 pub fn print_json(exit: Exit, message: &str) -> io::Result<()> {
     let kind = if exit == Exit::Usage { "usage" } else { "host" };
     let error = json!({ "ok": false, "error": { "kind": kind, "message": neutral(message) } });

@@ -2,7 +2,7 @@
 
 use toolhold_core::{Category, Failure};
 
-/// The exit codes; `toolhold --help` lists them.
+/// The exit codes, which `toolhold --help` lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     /// Success.
@@ -28,7 +28,8 @@ impl Exit {
     pub fn for_failure(failure: &Failure) -> Self {
         match failure.category {
             Category::PolicyBlocked | Category::ConfirmationRequired => Self::Denied,
-            // The limit is in the user's rules; without a denial, the other server has the limit.
+            // With a denial, the limit comes from the user's rules. Otherwise it comes from another
+            // server.
             Category::RateLimited if failure.denial.is_some() => Self::Denied,
             Category::PermanentFailure if failure.is_of_host() => Self::Host,
             Category::ToolNotFound | Category::InvalidParameters | Category::TypeMismatch => {
@@ -53,7 +54,7 @@ impl Exit {
             Self::Host => 4,
             Self::Budget => 5,
             Self::Command(code) => code.into(),
-            // As a shell: 128 plus the number of the signal.
+            // Shells use 128 plus the number of the signal.
             Self::Interrupted => 130,
         }
     }

@@ -1,5 +1,5 @@
-//! Puts a question or a form of a tool's own to the person at the terminal, and checks the answer
-//! by its schema.
+//! Shows a tool's own question or form to the person at the terminal, and checks the answer with
+//! the schema.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -170,11 +170,11 @@ impl FormField {
         }
     }
 
-    /// Parses a typed line. Returns `None` if the person leaves the field out.
+    /// Parses a typed line. Returns `None` if the person skips the field.
     ///
     /// # Errors
     ///
-    /// The line isn't a value of the field's schema.
+    /// Returns an error if the line isn't valid for the field's schema.
     pub fn read(&self, line: &str) -> Result<Option<Value>, AnswerError> {
         let value = match (line, self.default()) {
             ("", Some(default)) => Some(default.clone()),
@@ -206,7 +206,7 @@ impl FormField {
 
 /// Returns the values that a field's schema lists.
 fn choices(field: &Value) -> Vec<Choice> {
-    // The field of several values has the list in the schema of its items.
+    // If a field takes several values, the choices are in the schema of its items.
     let field = field.get("items").unwrap_or(field);
     let titled = field.get("oneOf").or_else(|| field.get("anyOf"));
     if let Some(titled) = titled.and_then(Value::as_array) {
@@ -230,8 +230,8 @@ fn string(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-/// Parses a line by the type of the field. Returns `None` if the line has another type, or isn't
-/// one of the choices.
+/// Parses a line by the type of the field. Returns `None` if the type doesn't match, or if the line
+/// isn't one of the choices.
 fn parse_value(line: &str, field: &Value, choices: &[Choice]) -> Option<Value> {
     match field["type"].as_str() {
         Some("array") => line.split(',').map(|word| find_choice(word.trim(), choices)).collect(),
@@ -247,8 +247,8 @@ fn parse_value(line: &str, field: &Value, choices: &[Choice]) -> Option<Value> {
     }
 }
 
-/// Returns the choice with a value or a number, which counts from one. The value comes first: it
-/// may look like a number.
+/// Returns the choice with a value or a number, starting at one. Values are compared first, because
+/// a value may look like a number.
 fn find_choice(word: &str, choices: &[Choice]) -> Option<Value> {
     if let Some(choice) = choices.iter().find(|choice| choice.value == word) {
         return Some(json!(choice.value));

@@ -17,12 +17,13 @@ fn ignores_hangup() -> bool {
         return false;
     };
     let Ok(mask) = u64::from_str_radix(mask.trim(), 16) else { return false };
-    // The lowest bit stands for the signal 1.
+    // The lowest bit is for signal 1.
     let hangup_bit = 1 << (SIGHUP - 1);
     mask & hangup_bit != 0
 }
 
-/// The work that Ctrl-C interrupts. A second Ctrl-C, or one while nothing runs, ends the process.
+/// The work that Ctrl-C interrupts. Ctrl-C ends the process if nothing runs, or if it is the second
+/// Ctrl-C.
 #[derive(Clone)]
 pub struct Interrupts {
     current: Arc<Mutex<OnSignal>>,
@@ -41,11 +42,11 @@ enum OnSignal {
 }
 
 impl Interrupts {
-    /// Listens to Ctrl-C, SIGTERM and SIGHUP. A closed terminal sends SIGHUP.
+    /// Handles Ctrl-C, SIGTERM and SIGHUP. A closed terminal sends SIGHUP.
     ///
     /// # Errors
     ///
-    /// The system's error for the handler or its thread.
+    /// Returns the system's error if the handler or its thread can't be started.
     pub fn listen() -> Result<Self, HostError> {
         let mut numbers = vec![SIGINT, SIGTERM];
         if !ignores_hangup() {
@@ -74,12 +75,12 @@ impl Interrupts {
         self.set(OnSignal::End);
     }
 
-    /// Calls `pass` for each of these signals and SIGHUP from now on. The callee gives the terminal
-    /// back before the process ends.
+    /// Calls `pass` for each of these signals, including SIGHUP, from now on. The callee must
+    /// restore the terminal before the process ends.
     ///
     /// # Errors
     ///
-    /// The system's error for the handler.
+    /// Returns the system's error if the handler can't be set.
     pub fn pass_to(&self, pass: impl Fn() + Send + 'static) -> std::io::Result<()> {
         self.set(OnSignal::Pass(Box::new(pass)));
         self.signals.add_signal(SIGHUP)
@@ -104,23 +105,22 @@ fn watch(mut signals: Signals, current: &Mutex<OnSignal>) {
     }
 }
 
-/// Makes a token that Ctrl-C cancels. The call then ends as cancelled, and tools leave nothing half
-/// done.
-/// A second Ctrl-C ends the process at once.
+/// Makes a token that Ctrl-C cancels. The call then ends as cancelled, and tools leave no
+/// incomplete changes. A second Ctrl-C ends the process immediately.
 ///
 /// # Errors
 ///
-/// The errors of [`Interrupts::listen`].
+/// Returns the errors of [`Interrupts::listen`].
 pub fn cancellation() -> Result<CancellationToken, HostError> {
     Ok(Interrupts::listen()?.arm())
 }
 
-/// Stops this process as Ctrl-Z does, until the process is continued. The signal goes to this
-/// thread: in another thread, the signal would let this one run on for a moment.
+/// Stops this process as Ctrl-Z does, until the process is continued. The signal is sent to this
+/// thread. If another thread got the signal, this thread would run on for a moment.
 ///
 /// # Errors
 ///
-/// The system's error.
+/// Returns the system's error.
 pub fn stop() -> std::io::Result<()> {
     signal_hook::low_level::raise(SIGTSTP)
 }

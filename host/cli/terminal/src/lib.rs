@@ -1,4 +1,4 @@
-//! The commands' shared code for the person at the terminal: questions, colours, progress, exit
+//! Code that the commands share for the person at the terminal: questions, colours, progress, exit
 //! codes, and descriptions of values and plugins.
 
 pub mod approval;

@@ -10,14 +10,14 @@ use toolhold_core::{Content, Events, Progress};
 
 use crate::style::FAINT;
 
-/// Lines that wait for a slow terminal; further ones are dropped.
+/// The most lines that wait for a slow terminal. Further lines are dropped.
 const MAX_WAITING: usize = 256;
 
-/// Bytes of shown text that are remembered: more than the largest output of a command.
+/// The most bytes of shown text that are stored. This is more than the largest output of a command.
 const MAX_SHOWN: usize = 4 << 20;
 
-/// Prints events on stderr from a thread of its own: a stopped terminal must not delay the call.
-/// Dropping `Live` prints the waiting lines first.
+/// Prints events on stderr from a separate thread, so that a stopped terminal doesn't delay the
+/// call. Dropping `Live` first prints the waiting lines.
 #[derive(Debug)]
 pub struct Live {
     lines: Option<SyncSender<String>>,
@@ -25,7 +25,7 @@ pub struct Live {
     shown: Arc<Mutex<Shown>>,
 }
 
-/// The part of the answer that was shown before its end.
+/// The part of the answer that was shown while the call ran.
 #[derive(Debug, Default)]
 pub struct Shown {
     text: String,
@@ -34,7 +34,8 @@ pub struct Shown {
 }
 
 impl Live {
-    /// Starts the printing. Returns `None` if stderr isn't a terminal, or if there is no thread.
+    /// Starts the thread. Returns `None` if stderr isn't a terminal, or if the thread can't be
+    /// started.
     pub fn on_terminal() -> Option<Self> {
         if !std::io::stderr().is_terminal() {
             return None;
@@ -45,7 +46,7 @@ impl Live {
         Some(Self { lines: Some(lines), printer: Some(printer), shown: Arc::default() })
     }
 
-    /// Returns the sender for the host. The thread ends only when the sender is dropped too.
+    /// Returns the event sender for the host. The thread ends only after the sender is dropped too.
     pub fn events(&self) -> Arc<dyn Events> {
         Arc::new(Sender { lines: self.lines.clone(), shown: Arc::clone(&self.shown) })
     }
@@ -86,7 +87,7 @@ impl Drop for Live {
 fn print_lines(lines: &Receiver<String>) {
     let mut stderr = anstream::stderr();
     for line in lines {
-        // If the terminal is gone, printing the answer fails too.
+        // If the terminal is closed, printing the answer fails too.
         let _ = writeln!(stderr, "{FAINT}{line}{FAINT:#}");
     }
 }

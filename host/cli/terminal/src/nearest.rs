@@ -16,7 +16,7 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
     Some(nearest)
 }
 
-/// Letters that look alike in common fonts, and the letter that stands for them.
+/// Letters that look alike in common fonts, and the letter that replaces them.
 const ALIKE: [(&str, &str); 12] = [
     ("rn", "m"),
     ("vv", "w"),
@@ -38,7 +38,7 @@ pub fn look_alike<'a>(name: &str, others: impl IntoIterator<Item = &'a str>) -> 
     others.into_iter().find(|other| *other != name && skeleton(other) == own_skeleton)
 }
 
-/// Returns the name without hyphens, and with one letter for all letters that look alike.
+/// Returns the name without hyphens. One letter replaces all letters that look alike.
 fn skeleton(name: &str) -> String {
     let mut skeleton = name.replace('-', "");
     for (letters, stand_in) in ALIKE {

@@ -9,9 +9,10 @@ use toolhold_core::HostError;
 
 use crate::error::CommandError;
 
-/// Writes a private configuration if there is none. The file is complete or doesn't exist.
+/// Writes a private configuration file, unless the file exists. The file is written completely or
+/// not at all.
 pub fn create(path: &Path, text: &str) -> Result<(), CommandError> {
-    // A broken link exists too.
+    // A broken link is an existing path too.
     if path.symlink_metadata().is_ok() {
         return Err(exists(path));
     }
@@ -39,7 +40,7 @@ pub(crate) fn writing(path: &Path) -> impl FnOnce(io::Error) -> HostError {
     HostError::io(format!("writing {}", path.display()))
 }
 
-/// Creates a private folder if it doesn't exist. An existing one isn't changed.
+/// Creates a private folder if it doesn't exist. An existing folder doesn't change.
 pub fn private_folder(path: &Path) -> Result<(), CommandError> {
     DirBuilder::new()
         .recursive(true)

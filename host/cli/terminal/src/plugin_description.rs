@@ -90,7 +90,7 @@ impl fmt::Display for SettingsCard<'_> {
     }
 }
 
-/// Formats a setting as its name, then its type and default in brackets, then its description.
+/// Formats a setting: its name, its type and default in brackets, and its description.
 fn setting_line(name: &str, property: &Value, is_required: bool) -> String {
     let mut facts = Vec::new();
     if let Some(kind) = property["type"].as_str() {
@@ -150,7 +150,7 @@ impl fmt::Display for LeftOutTools<'_> {
     }
 }
 
-/// The differences from the version before, for people, with the signers if they differ.
+/// The differences from the previous version, for people. The signers are included if they differ.
 pub struct Differences<'a>(pub &'a Difference, pub Option<&'a SignerChange>);
 
 impl fmt::Display for Differences<'_> {
@@ -197,8 +197,8 @@ impl fmt::Display for Differences<'_> {
     }
 }
 
-/// Writes the old and the new text. Long texts begin where both differ: their common beginning
-/// would hide the change.
+/// Writes the old and the new text. Long texts are shown from the first difference, because a long
+/// common beginning would hide the change.
 fn write_change(f: &mut fmt::Formatter<'_>, title: &str, change: &Change) -> fmt::Result {
     let Change { old, new } = change;
     let common = common_prefix(old, new);
@@ -256,7 +256,7 @@ impl SignedBy {
     }
 }
 
-/// Converts the name of a trusted key, or the reason for which there is none.
+/// Converts the name of a trusted key, or the reason why there is no such key.
 impl<E: fmt::Display> From<Result<String, E>> for SignedBy {
     fn from(signer: Result<String, E>) -> Self {
         match signer {

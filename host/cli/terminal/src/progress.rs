@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::style::FAINT;
 
-/// Time between two messages, and before the first one: a short wait needs no words.
+/// The time between two messages, and before the first message. A short wait needs no message.
 const STEP: Duration = Duration::from_millis(500);
 
 /// Clears the line of the cursor.
@@ -38,7 +38,7 @@ pub async fn show<T>(work: impl Future<Output = T>, reason: impl Fn() -> String)
     }
 }
 
-/// Returns the message that these plugins are being loaded.
+/// Returns the message for these plugins while they are loading.
 pub fn loading(plugins: &[String]) -> String {
     /// Number of names that fit the line.
     const MAX_NAMES: usize = 2;

@@ -59,7 +59,7 @@ fn warn_about_ignored(project: &Project) -> std::io::Result<()> {
     )
 }
 
-/// Builds the host for `options` and runs something with it.
+/// Builds the host for `options`, and runs a function with it.
 pub(crate) fn run<T>(
     options: &Options,
     work: impl AsyncFnOnce(Host) -> Result<T, Error>,
@@ -72,14 +72,14 @@ pub(crate) fn run<T>(
     })
 }
 
-/// Runs a future to its end. Doesn't wait for tasks that the future leaves behind, because a task
-/// may be stuck in a system call.
+/// Runs a future until it ends. Doesn't wait for other tasks of the future, because a task may be
+/// blocked in a system call.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     block_on_reactor(Builder::new_multi_thread().worker_threads(2), work)
 }
 
-/// Runs a future and all its tasks, except for blocking ones, on this thread. A server for one
-/// client behind a pipe uses this function: waking another thread takes longer than most calls.
+/// Runs a future and all its non-blocking tasks on this thread. This is for a server with one
+/// client behind a pipe, because waking another thread takes longer than most calls.
 pub(crate) fn block_on_this_thread<T>(
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
@@ -111,8 +111,8 @@ pub(crate) async fn build(
     Ok(host)
 }
 
-/// Builds a host for one call. If a person makes the call, the plugin with filters for models is
-/// left out, because loading takes time.
+/// Builds a host for one call. If a person makes the call, the plugin with the filters for models
+/// isn't loaded, because loading takes time.
 pub(crate) async fn build_for_call(
     options: &Options,
     folders: Folders,
@@ -149,8 +149,8 @@ async fn start(builder: HostBuilder) -> Result<Host, HostError> {
         .await
 }
 
-/// Makes the builder of the host. `servers` are the upstream servers of this process, which may run
-/// already. `front_end` is the command, for the audit log.
+/// Makes the builder of the host. `servers`: the upstream servers of this process, which may
+/// already run. `front_end`: the command's name in the audit log.
 pub(crate) fn builder(
     options: &Options,
     folders: Folders,

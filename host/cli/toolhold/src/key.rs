@@ -99,7 +99,7 @@ pub(crate) fn sign(arguments: &SignArguments) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Reads the secret key that the command line names, by the name of one of the user's keys or by
+/// Reads the secret key that the command line names. `key`: the name of one of the user's keys, or
 /// the path of a file.
 pub(crate) fn secret_key(key: &str, password: Option<&PasswordSource>) -> Result<SecretKey, Error> {
     let keys = KeyFolder::new(&Folders::from_environment()?.config);

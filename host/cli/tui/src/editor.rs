@@ -1,4 +1,4 @@
-//! The input line of the screen: its text, its cursor, and its editing. It can have several lines.
+//! The input of the screen: its text, its cursor, and its editing. The text can have several lines.
 
 use toolhold_core::text::neutral;
 use unicode_segmentation::UnicodeSegmentation;
@@ -11,15 +11,15 @@ pub const MAX_MESSAGE: usize = 1024 * 1024;
 /// Bytes before and after the cursor that are laid out.
 const NEAR: usize = 4096;
 
-/// A text and a cursor in it.
+/// A text with a cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Editor {
     text: String,
-    /// A position in bytes, between two characters as a person sees them.
+    /// The cursor's position in bytes. The cursor is between two visible characters.
     cursor: usize,
 }
 
-/// The laid out rows of a text, and the place of the cursor in them.
+/// The rows of a text after layout, and the position of the cursor.
 #[derive(Debug, Default)]
 pub(crate) struct EditorRows {
     pub(crate) texts: Vec<String>,

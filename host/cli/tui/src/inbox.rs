@@ -13,36 +13,36 @@ use toolhold_terminal::approval;
 
 use crate::state::ScreenState;
 
-/// Bytes of text parts that become one.
+/// The most bytes of text parts that are joined into one part.
 const MAX_PART: usize = 64 * 1024;
 
-/// Events that are taken before keys are read again.
+/// The most events that are handled before keys are read again.
 const MAX_EVENTS_AT_ONCE: usize = 64;
 
-/// Bytes of text parts that are taken before keys are read again.
+/// The most bytes of text parts that are handled before keys are read again.
 const MAX_BYTES_AT_ONCE: usize = 2 * MAX_PART;
 
-/// Bytes of text parts that wait for a terminal which is too slow. More isn't shown.
+/// The most bytes of text parts that wait for a slow terminal. Further text isn't shown.
 const MAX_TEXT: usize = 16 * 1024 * 1024;
 
 /// Lines of the log that wait. Later lines are dropped.
 const MAX_LOG: usize = 100;
 
-/// A message of a session to its screen, besides events.
+/// A message of a session to its screen, in addition to events.
 #[derive(Debug)]
 pub enum FromSession {
     /// A command of the person is done, with a message.
     CommandEnded(String),
     /// A command is done, with the state of another session.
     Other(Box<ScreenState>),
-    /// The person is asked to choose. [`crate::ScreenEffect::Picked`] is the answer.
+    /// The person has to choose. The answer is [`crate::ScreenEffect::Picked`].
     Choose {
         /// The question.
         text: String,
-        /// The choices. Enter alone takes the first one.
+        /// The choices. Pressing Enter alone takes the first choice.
         choices: Vec<String>,
-        /// Whether no command of the person led to the dialog, so that keys may be meant for the
-        /// prompt.
+        /// Whether the dialog opens without a command of the person. If so, keys may be meant for
+        /// the prompt.
         is_sudden: bool,
     },
     /// The text that `/status` shows next to the state of the screen, from now on.
@@ -137,8 +137,8 @@ impl Inbox {
         });
     }
 
-    /// Takes waiting items: keys first, and not too many at once. Waits for an item for at most
-    /// `timeout`.
+    /// Takes waiting items, with a limit for each time. Keys come first. If no item waits, waits
+    /// for at most `timeout`.
     pub(crate) fn take(&self, timeout: Option<Duration>) -> Vec<InboxItem> {
         let mut waiting = self.wait(timeout);
         let mut items = Vec::new();
@@ -166,7 +166,7 @@ impl Inbox {
         items
     }
 
-    /// Waits until there is an item, or for `timeout`.
+    /// Waits until there is an item, but not longer than `timeout`.
     fn wait(&self, timeout: Option<Duration>) -> MutexGuard<'_, Waiting> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(timeout) = timeout else {
@@ -186,7 +186,8 @@ impl Inbox {
 impl Waiting {
     fn add(&mut self, event: RunEvent) {
         match (self.session.back_mut(), event) {
-            // A stream that comes faster than it is shown becomes a few large parts.
+            // If a stream arrives faster than it is shown, its parts are joined into a few large
+            // parts.
             (
                 Some(InboxItem::Session(RunEvent::TextPart { text })),
                 RunEvent::TextPart { text: more },
@@ -236,8 +237,8 @@ pub(crate) struct PendingQuestions(Mutex<ReplySenders>);
 struct ReplySenders {
     /// The sender for each question, by the ID of the question.
     questions: Vec<(String, oneshot::Sender<Reply>)>,
-    /// The sender for each inquiry, by its text. Inquiries have no ID: two with the same text get
-    /// each other's answer.
+    /// The sender for each inquiry, by the inquiry's text. Inquiries have no ID, so the answers of
+    /// two inquiries with the same text may be swapped.
     inquiries: Vec<(String, oneshot::Sender<InquiryAnswer>)>,
 }
 
@@ -272,7 +273,7 @@ pub struct ScreenApprover {
 }
 
 impl ScreenApprover {
-    /// Makes an approver for the screen that is [opened](crate::Screen::open) with the approver.
+    /// Makes an approver. The screen must be [opened](crate::Screen::open) with the same approver.
     pub fn new(questions: Questions) -> Self {
         Self { pending: Arc::default(), questions }
     }

@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr;
 /// Columns to the next stop of a tab.
 const TAB: usize = 4;
 
-/// A text of one look, without line ends.
+/// A text with one style and no line ends.
 pub(crate) type Piece = (String, Style);
 
 /// The places where lines are broken.
@@ -18,7 +18,7 @@ pub(crate) type Piece = (String, Style);
 pub(crate) enum Breaks {
     /// Between words.
     Words,
-    /// Anywhere: every space is kept.
+    /// At any character. All spaces are preserved.
     Anywhere,
 }
 
@@ -30,13 +30,13 @@ pub(crate) fn columns(text: &str) -> usize {
 /// Collects characters to lines.
 struct Breaker<'a> {
     lines: Vec<Line<'static>>,
-    /// The current line. The first span is its prefix.
+    /// The current line. The first span is the prefix of the line.
     spans: Vec<Piece>,
     column: usize,
     /// The last place between words in the current line.
     gap: Option<Gap>,
     width: usize,
-    /// The start of each line after the first one.
+    /// The prefix of each line after the first line.
     indent: &'a Piece,
 }
 
@@ -44,7 +44,7 @@ struct Breaker<'a> {
 struct Gap {
     /// The number of spans before the gap.
     spans: usize,
-    /// The bytes of the last of these spans that are before the gap.
+    /// The bytes of the last of these spans before the gap.
     bytes: usize,
 }
 
@@ -111,7 +111,7 @@ impl Breaker<'_> {
         }
     }
 
-    /// Ends the line at its last gap, and starts the next line with the text after the gap.
+    /// Breaks the line at its last gap. The text after the gap moves to the next line.
     fn break_line(&mut self) {
         let Some(gap) = self.gap.take() else {
             self.end_line();
@@ -148,7 +148,7 @@ impl Breaker<'_> {
     }
 }
 
-/// Lays out a text of one look, which keeps its line ends.
+/// Lays out a text with one style. Its line ends are preserved.
 pub(crate) fn text(
     text: &str,
     style: Style,

@@ -1,7 +1,7 @@
 //! The full screen of `toolhold chat`, drawn from the session's events and the person's input.
 //!
-//! [`ScreenState`] is a fold of the session's events and of the person's input, and knows nothing
-//! else. A [`Screen`] draws the state, and turns the person's wishes into [`ScreenEffect`]s.
+//! [`ScreenState`] depends only on the session's events and the person's input. A [`Screen`] draws
+//! the state, and turns input into [`ScreenEffect`]s.
 
 mod call;
 mod complete;

@@ -7,7 +7,8 @@ use ratatui::text::Line;
 use crate::layout::{Breaks, Piece, columns, wrap};
 use crate::theme::{Role, Theme};
 
-/// Levels of lists and quotes that are indented. Deeper ones would leave no room for the text.
+/// The most levels of lists and quotes that are indented. With more levels, there would be no room
+/// for the text.
 const MAX_DEPTH: usize = 6;
 
 /// Columns of a table.
@@ -107,7 +108,7 @@ impl Renderer {
                 let style = self.style().patch(self.theme.style(Role::Code));
                 self.text(&code, style);
             }
-            // HTML is shown as the model wrote it: this isn't a browser.
+            // HTML is shown as plain text, because this isn't a browser.
             Event::Html(html) | Event::InlineHtml(html) => self.text(&html, self.style()),
             Event::SoftBreak => self.text(" ", self.style()),
             Event::HardBreak => self.text("\n", self.style()),
@@ -219,7 +220,7 @@ impl Renderer {
             }
             TagEnd::Item => {
                 self.flush();
-                // An item without a text has its mark too.
+                // An item without text also has a marker.
                 if self.marker.is_some() {
                     self.pieces.push((String::new(), self.style()));
                     self.flush();
@@ -234,7 +235,7 @@ impl Renderer {
             TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough => self.pop_style(),
             TagEnd::Link | TagEnd::Image => {
                 self.pop_style();
-                // The person sees the target of a link before they follow it.
+                // The link's target is shown, so that the person sees it before opening the link.
                 let target = self.link.take().unwrap_or_default();
                 let is_shown = self.pieces.last().is_some_and(|(text, _)| *text == target);
                 if !is_shown && !target.is_empty() {
@@ -276,7 +277,7 @@ impl Renderer {
             first += &marker;
             indent += &" ".repeat(columns(&marker));
         } else if !self.lists.is_empty() {
-            // A later paragraph of an item stands below the text of the first one.
+            // Later paragraphs of an item are indented like its first paragraph.
             first += "  ";
             indent += "  ";
         }
@@ -296,7 +297,7 @@ impl Renderer {
         self.lines.extend(wrap(&pieces, self.width, &(first, faint), &(indent, faint), breaks));
     }
 
-    /// Puts the table into lines: in columns, or row by row if there is no room.
+    /// Lays out the table in columns. If there isn't enough room, lays it out row by row.
     fn put_table(&mut self) {
         let table = std::mem::take(&mut self.table);
         let widths = column_widths(&table);

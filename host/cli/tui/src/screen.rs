@@ -1,4 +1,4 @@
-//! Runs the loop that draws the screen and reads the keys, on a thread of its own.
+//! The loop that draws the screen and reads the keys, on a separate thread.
 
 use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,12 +61,12 @@ pub struct ScreenHandle {
 
 impl Screen {
     /// Opens the screen with a state. The screen answers the questions of `approver`. The receiver
-    /// gets the effects and ends with the screen. SIGINT, SIGTERM and SIGHUP end the chat from now
-    /// on.
+    /// gets the effects, and closes when the screen closes. From now on, SIGINT, SIGTERM and SIGHUP
+    /// end the chat.
     ///
     /// # Errors
     ///
-    /// The error of the terminal.
+    /// Returns the terminal's error.
     pub fn open(
         state: ScreenState,
         approver: &ScreenApprover,
@@ -109,7 +109,7 @@ impl Screen {
             let items = self.inbox.take(self.timeout(needs_drawing, drawn_at));
             let now = self.opened_at.elapsed();
 
-            // Without an item, the time is over at which the picture changes by itself.
+            // No item means that the wait has ended, so it is time to draw the screen again.
             if items.is_empty() {
                 needs_drawing = true;
             }
@@ -137,7 +137,7 @@ impl Screen {
         }
     }
 
-    /// Returns the time to wait for an item. `None`: the picture doesn't change without an item.
+    /// Returns how long to wait for an item. `None`: the screen changes only after an item.
     fn timeout(&self, needs_drawing: bool, drawn_at: Option<Duration>) -> Option<Duration> {
         let now = self.opened_at.elapsed();
         if needs_drawing && !self.is_outside {
@@ -148,7 +148,7 @@ impl Screen {
         Some(next_change.saturating_sub(now))
     }
 
-    /// Draws the picture. Returns the time at which the picture is on the terminal.
+    /// Draws the screen. Returns the time after drawing.
     fn draw_picture(&mut self, now: Duration) -> Duration {
         let state = &mut self.state;
         if self.terminal.draw(|frame| draw(state, frame, now)).is_err() {
@@ -165,7 +165,7 @@ impl Screen {
             InboxItem::Terminal(Event::Key(key)) if self.is_outside => {
                 if matches!(key.code, KeyCode::Enter | KeyCode::Esc) {
                     self.is_outside = false;
-                    // The next output of the shell starts on its own line.
+                    // The shell's next output must start on a new line.
                     let _ = write!(io::stdout(), "\r\n");
                     let _ = terminal::enter().and_then(|()| self.redraw());
                 }
@@ -219,7 +219,7 @@ impl Screen {
     }
 
     fn carry_out(&mut self, effect: ScreenEffect) {
-        // If the terminal is gone, the thread that reads it sends `InboxItem::Gone`.
+        // If the terminal is closed, the thread that reads it sends `InboxItem::Gone`.
         match effect {
             ScreenEffect::Interrupt => self.interrupt(),
             ScreenEffect::Reply(id, reply) => self.pending.reply(&id, reply),
@@ -246,8 +246,8 @@ impl Screen {
         }
     }
 
-    /// Makes the next picture a whole one, without regard to the previous one. `Terminal::clear`
-    /// would ask the terminal for the place of its cursor, and take keys for the answer.
+    /// Draws the whole screen the next time. `Terminal::clear` can't be used here. It would ask the
+    /// terminal for the cursor position, and treat typed keys as the answer.
     fn redraw(&mut self) -> io::Result<()> {
         let size = self.terminal.size()?;
         self.terminal.resize(Rect::new(0, 0, size.width, size.height))
@@ -261,7 +261,7 @@ impl Screen {
         }
     }
 
-    /// Ends the running work as interrupted, and then the chat.
+    /// Interrupts the running work, and then ends the chat.
     fn end(&mut self) {
         if !self.is_ending {
             self.is_ending = true;

@@ -1,4 +1,4 @@
-//! Takes the terminal for the full screen and always gives it back as it was, also after a panic.
+//! Sets up the terminal for the full screen, and always restores it, even after a panic.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
@@ -21,17 +21,17 @@ use crate::inbox::Inbox;
 /// Bytes of a line of the log.
 const MAX_LOG_LINE: u64 = 4096;
 
-/// The sequence that tells a terminal that Toolhold waits. The text is fixed: nobody else may write
-/// here.
+/// The sequence with which a terminal shows a notification. The text is fixed, because untrusted
+/// text must not appear here.
 const NOTIFY: &[u8] = b"\x1b]9;Toolhold needs approval\x1b\\\x07";
 
 /// Whether the screen is open.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// The stderr of the process before the screen took it.
+/// The stderr of the process before the screen was opened.
 static STDERR: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
-/// Checks whether a full screen can be shown: stdin and stdout are a terminal that can move its
+/// Checks whether a full screen can be shown. Stdin and stdout must be a terminal with a movable
 /// cursor.
 pub fn fits() -> bool {
     let term = std::env::var_os("TERM").unwrap_or_default();
@@ -41,7 +41,7 @@ pub fn fits() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Takes the terminal for the screen. The terminal keeps the mouse, so that text can be selected.
+/// Sets up the terminal for the screen. The mouse isn't captured, so text can be selected.
 pub(crate) fn open() -> io::Result<()> {
     restore_after_panics();
     IS_OPEN.store(true, Ordering::SeqCst);
@@ -54,12 +54,13 @@ pub(crate) fn open() -> io::Result<()> {
     result
 }
 
-/// Gives the terminal back, if the screen has it. Any thread can call this function, also again.
+/// Restores the terminal if the screen has changed it. Any thread can call this function, also more
+/// than once.
 pub fn restore() {
     if !IS_OPEN.swap(false, Ordering::SeqCst) {
         return;
     }
-    // If the terminal is gone, there is nothing to give back.
+    // If the terminal is closed, nothing has to be restored.
     let _ = execute!(
         io::stdout(),
         DisableFocusChange,
@@ -84,7 +85,7 @@ fn restore_after_panics() {
     });
 }
 
-/// Shows the normal screen for a while. Keys still come one by one.
+/// Shows the normal screen for a while. Keys still arrive one by one.
 pub(crate) fn leave() -> io::Result<()> {
     execute!(io::stdout(), LeaveAlternateScreen, Show)
 }
@@ -101,8 +102,8 @@ pub(crate) fn notify() -> io::Result<()> {
     out.flush()
 }
 
-/// Sends text for stderr to the inbox: log lines and messages of any crate would be written across
-/// the screen.
+/// Redirects text for stderr to the inbox. Otherwise log lines and messages of other crates would
+/// be written across the screen.
 pub(crate) fn catch_stderr(inbox: &Arc<Inbox>) -> io::Result<()> {
     if !io::stderr().is_terminal() {
         return Ok(());
@@ -128,7 +129,7 @@ fn pass_lines(pipe: OwnedFd, inbox: &Inbox) {
     }
 }
 
-/// Passes keys to the inbox, as long as there is a terminal.
+/// Passes keys to the inbox until the terminal is closed.
 pub(crate) fn read_keys(inbox: &Arc<Inbox>) -> io::Result<()> {
     let inbox = Arc::clone(inbox);
     thread::Builder::new().name("keys".to_owned()).spawn(move || pass_keys(&inbox))?;

@@ -1,5 +1,5 @@
-//! The colours and styles of the screen: the sixteen colours that a terminal's user chose, and no
-//! others.
+//! The colours and styles of the screen. Only the terminal's sixteen colours are used, because the
+//! user chose them.
 
 use ratatui::style::{Color, Modifier, Style};
 
@@ -34,7 +34,8 @@ pub struct Theme {
 }
 
 impl Theme {
-    /// Makes a theme with colours, or with bold, underlined and reversed text alone.
+    /// Makes a theme with colours. Without colours, the theme has only bold, underlined and
+    /// reversed text.
     pub fn new(has_colours: bool) -> Self {
         Self { has_colours }
     }

@@ -1,4 +1,4 @@
-//! Bounds the configuration of a scheduled task's run by that of its maker.
+//! Limits the configuration of a scheduled task's run by the configuration of the task's creator.
 
 use serde_json::Value;
 use toolhold_config_keys::Narrowing;
@@ -9,30 +9,30 @@ use super::leaf::{Leaf, document};
 use super::narrow::{Bases, effective, is_known, value_at};
 use super::{Ceiling, Config, ConfigValues, Folders, Problem, Source, ceiling};
 
-/// Most bytes of one text: more than a configuration with all of its lists has.
+/// The most bytes of one text. A configuration with all of its lists is shorter.
 const MAX_TEXT: usize = 256 * 1024;
 
-/// The list of rules that decides by itself, so that no value bounds it.
+/// The list of rules that is evaluated separately, so that no value limits it.
 const RULES: [&str; 3] = ["tools", "policy", "rules"];
 
-/// Tables whose names start something.
+/// Tables whose entries start something.
 const STARTED: [&[&str]; 2] = [&["plugins"], &["mcp", "servers"]];
 
 impl Config {
-    /// Checks whether this is the configuration of a task: it was loaded with
+    /// Checks whether this is the configuration of a task. Such a configuration was loaded with
     /// [`Inputs::bounds`](super::Inputs::bounds).
     pub fn is_of_task(&self) -> bool {
         self.read_from.as_ref().is_some_and(|(_, inputs)| !inputs.bounds.is_empty())
     }
 
-    /// Writes the limits of this configuration, with its flags.
+    /// Writes the limits of this configuration, including its flags.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] if the configuration is too long.
+    /// Returns [`HostError::Config`] if the configuration is too long.
     pub(super) fn bounds_with_flags(&self) -> Result<Vec<String>, HostError> {
         let mut texts = vec![to_text(&comparable_leaves(&effective(self)))?];
-        // The rules of each ceiling are a gate of their own.
+        // The rules of each ceiling form a separate gate.
         for ceiling in &self.ceilings {
             let mut leaves = comparable_leaves(&ceiling.contents.values);
             leaves.retain(is_rules);
@@ -103,19 +103,19 @@ fn has_rules(leaf: &Leaf) -> bool {
     is_rules(leaf) && leaf.value.as_array().is_some_and(|rules| !rules.is_empty())
 }
 
-/// Bounds `leaves` by the texts of [`Config::task_bounds`].
+/// Limits `leaves` by the texts of [`Config::task_bounds`].
 ///
 /// # Errors
 ///
-/// A text can't be read, or can't be compared with the present configuration. The task may not run
-/// then.
+/// Returns an error if a text can't be read, or if it can't be compared with the current
+/// configuration. The task may not run in this case.
 pub(super) fn apply(
     leaves: &mut Vec<Leaf>,
     texts: &[String],
     folders: &Folders,
     bases: Bases<'_>,
 ) -> Result<Vec<Ceiling>, Vec<Problem>> {
-    // The bounds have no file of their own, so errors name the file that they were stored in.
+    // The limits have no file of their own, so errors name the file that stores them.
     let path = folders.data.join("schedule").join("tasks.db");
     let mut applied = Vec::new();
     for text in texts {
@@ -128,7 +128,7 @@ pub(super) fn apply(
 
         let mut own = Vec::new();
         collect(&stored, &mut Vec::new(), &mut own);
-        // A value that is still the same, or no longer exists, needs no bound.
+        // A value that is unchanged, or no longer exists, needs no limit.
         own.retain(|leaf| is_known(&leaf.path, &current) && !is_same(leaf, &current));
         if applied.is_empty() {
             own.extend(disable_new_tables(&stored, &current));
@@ -146,7 +146,7 @@ fn is_same(leaf: &Leaf, current: &Value) -> bool {
     serde_json::to_value(&leaf.value).is_ok_and(|own| own == *value)
 }
 
-/// Returns leaves that disable the tables that were added since the task was made.
+/// Returns leaves that disable the tables that were added after the task was created.
 fn disable_new_tables(stored: &Value, current: &Value) -> Vec<Leaf> {
     let mut leaves = Vec::new();
     for table in STARTED {

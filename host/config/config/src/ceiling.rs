@@ -1,6 +1,7 @@
-//! Ceilings: applies the most that an organisation allows to the operator's values. A ceiling is
-//! written like a `toolhold.toml` and bounds the operator's whole configuration, including
-//! variables and flags. It only takes away.
+//! Ceilings: the limits that an organisation sets for the operator's values.
+//!
+//! A ceiling has the format of a `toolhold.toml`. It limits the operator's whole configuration,
+//! including variables and flags, and never grants anything.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use super::{
     Ceiling, Config, Plugin, Problem, Problems, SYSTEM_CEILING, Source, Taken, file, signed,
 };
 
-/// The table whose keys bound every plugin.
+/// The table whose keys limit every plugin.
 const EVERY_PLUGIN: [&str; 2] = ["plugins", "*"];
 
 /// A ceiling that was read but isn't applied yet.
@@ -25,12 +26,12 @@ pub(super) struct Unapplied {
     signed_by: Option<String>,
 }
 
-/// Reads the organisation's ceiling, if it exists, and the `other` ceiling, which has to exist.
+/// Reads the organisation's ceiling, if it exists, and the `other` ceiling, which must exist.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with them. A ceiling that can't be trusted or read ends the start: it
-/// might forbid the next call.
+/// Returns all problems of the ceilings. Toolhold doesn't start if a ceiling can't be trusted or
+/// read, because the ceiling might forbid the next call.
 pub(super) fn read(
     system: Option<&Path>,
     other: Option<&Path>,
@@ -60,12 +61,12 @@ pub(super) fn read(
     if problems.is_empty() { Ok(ceilings) } else { Err(problems) }
 }
 
-/// Reads a ceiling that is about to be signed, and checks what can be checked without the
-/// configuration that it will bound. Returns its text.
+/// Reads a ceiling before it is signed, and checks everything that doesn't depend on the limited
+/// configuration. Returns the ceiling's text.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with it.
+/// Returns all problems of the ceiling.
 pub fn check_ceiling(path: &Path) -> Result<String, Problems> {
     let text = file::read_any(path)?.text;
     let (leaves, problems) = file::parse(path, &text, file::MAX_VALUES);
@@ -79,7 +80,7 @@ pub fn check_ceiling(path: &Path) -> Result<String, Problems> {
 }
 
 impl Config {
-    /// Describes the ceilings, their signers, and the values that they limit, in lines for a
+    /// Describes the ceilings, their signers, and the values that they limit. The text is for a
     /// person.
     pub fn describe_ceilings(&self) -> String {
         let mut text = String::new();
@@ -132,8 +133,8 @@ pub(super) fn apply(
         let contents = Config::from_leaves(&own_leaves)?.checked()?;
         check_misplaced(&own_leaves)?;
 
-        // The rules of a ceiling don't bound a key: they are a gate of their own, before the
-        // operator's.
+        // The rules of a ceiling don't limit a key. They form a separate gate before the operator's
+        // gates.
         let bounds: Vec<Leaf> = own_leaves
             .iter()
             .filter(|leaf| !is_at(leaf, ["tools", "policy", "rules"]))
@@ -160,12 +161,12 @@ fn is_at(leaf: &Leaf, key: [&str; 3]) -> bool {
     leaf.path.iter().map(String::as_str).eq(key)
 }
 
-/// Separates the keys of `[plugins."*"]`, which bound every plugin, from the other keys.
+/// Separates the keys of `[plugins."*"]`, which limit every plugin, from the other keys.
 ///
 /// # Errors
 ///
-/// The keys of the table that grant nothing: a plugin without a table has the defaults of these
-/// keys, so they would not bound every plugin.
+/// Returns the keys of `[plugins."*"]` that grant nothing. A plugin without a table has the
+/// defaults of these keys, so the keys would not limit every plugin.
 fn split_all(leaves: Vec<Leaf>) -> Result<(Vec<Leaf>, Vec<Leaf>), Vec<Problem>> {
     let (for_all, own): (Vec<Leaf>, Vec<Leaf>) = leaves
         .into_iter()
@@ -192,14 +193,14 @@ fn split_all(leaves: Vec<Leaf>) -> Result<(Vec<Leaf>, Vec<Leaf>), Vec<Problem>> 
     Ok((for_all, own))
 }
 
-/// Makes a key of `[plugins."*"]` a key of one plugin.
+/// Turns a key of `[plugins."*"]` into a key of one plugin.
 fn for_plugin(leaf: &Leaf, name: &str) -> Leaf {
     let mut leaf = leaf.clone();
     name.clone_into(&mut leaf.path[1]);
     leaf
 }
 
-/// Refuses `tools.authorization.rules`, since these rules would apply only in part.
+/// Refuses `tools.authorization.rules`, because only a part of these rules would apply.
 fn check_misplaced(leaves: &[Leaf]) -> Result<(), Vec<Problem>> {
     let mut problems = Vec::new();
     for leaf in leaves {
@@ -224,7 +225,7 @@ pub(super) fn bound(
 ) -> Result<Vec<Taken>, Vec<Problem>> {
     let before = Config::from_leaves(leaves)?;
     let mut base = before.clone();
-    // A ceiling also bounds a plugin of the plugin folder that has no table of its own.
+    // A ceiling also limits a plugin in the plugin folder that has no table.
     for name in contents.values.plugins.keys() {
         base.values.plugins.entry(name.clone()).or_insert_with(Plugin::default);
     }
@@ -243,7 +244,7 @@ fn taken_value(leaf: &Leaf, bounds: &[Leaf], before: &Config) -> Taken {
         bounds.iter().any(|bound| bound.path == leaf.path && bound.value == leaf.value);
     let mut path = leaf.path.clone();
     let mut held = serde_json::to_value(&leaf.value).unwrap_or_default();
-    // If no directory is left, the tools are disabled, though the ceiling has no such key.
+    // If no directory remains, the tools are disabled, although the ceiling doesn't have this key.
     if is_switch && !is_written {
         "allowed_paths".clone_into(&mut path[2]);
         held = Value::Array(Vec::new());
@@ -270,8 +271,8 @@ fn inherited_bounds(bounds: &[Leaf], base: &Config) -> Vec<Leaf> {
             ["tools", "web", key @ ("https_only" | "allowed_private_hosts" | "credentials_to")] => {
                 (vec![key], leaf.value.clone())
             }
-            // A plugin's processes can't ask for approval, so anything stricter than `allow`
-            // denies.
+            // The processes of a plugin can't ask for approval, so every level stricter than
+            // `allow` denies.
             ["tools", "shell", "network"] if leaf.value.as_str() != Some("allow") => {
                 (vec!["network"], false.into())
             }

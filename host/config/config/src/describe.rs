@@ -1,38 +1,37 @@
-//! Describes the configuration from its schema, so that the template and the documents always agree
-//! with the code.
+//! Describes the configuration from its schema, so that the template and the documentation always
+//! match the code.
 
 use serde_json::Value;
 
 /// A table of the configuration, with its keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableDescription {
-    /// Its dotted key. `NAME` stands for a name that the operator chooses.
+    /// The table's dotted key. `NAME` is a placeholder for a name that the operator chooses.
     pub path: String,
     /// The purpose of the table.
     pub description: String,
-    /// Its values. The tables in it have descriptions of their own.
+    /// The keys of the table. Tables inside the table have separate descriptions.
     pub keys: Vec<KeyDescription>,
 }
 
 /// A value of the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyDescription {
-    /// Its name in the table. `NAME` stands for a name that the operator chooses.
+    /// The key's name in the table. `NAME` is a placeholder for a name that the operator chooses.
     pub name: String,
     /// The accepted values, in words.
     pub takes: String,
-    /// Its default. `None` if another key or the environment provides it.
+    /// The key's default. `None` if another key or the environment provides it.
     pub default: Option<Value>,
     /// An example value, for a key without a default.
     pub example: Option<Value>,
-    /// For a key whose name the operator chooses: the entries that there are by default, or an
-    /// example.
+    /// For a key whose name the operator chooses: the default entries, or an example.
     pub entries: Vec<(String, Value)>,
-    /// The meaning of the key. Empty if the description of its table says it.
+    /// The meaning of the key. Empty if the table's description explains the key.
     pub description: String,
 }
 
-/// Describes every table and key, in the order of their definition, without deprecated ones.
+/// Describes every table and key in the order of definition. Deprecated ones are left out.
 pub fn describe() -> Vec<TableDescription> {
     let schema = super::keys::schema();
     let mut tables = Vec::new();
@@ -42,7 +41,7 @@ pub fn describe() -> Vec<TableDescription> {
     tables
 }
 
-/// Describes a table, and then the tables in it. `root` is the schema of the whole configuration.
+/// Describes a table, and then the tables inside it. `root`: the schema of the whole configuration.
 fn describe_table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescription>) {
     let target = resolve(root, schema);
     let chosen = &target["additionalProperties"];
@@ -83,7 +82,7 @@ fn describe_table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<Tab
     }
 }
 
-/// Describes a key whose name the operator chooses. `table` is the schema of its table.
+/// Describes a key whose name the operator chooses. `table`: the schema of the key's table.
 fn describe_chosen_key(root: &Value, table: &Value, schema: &Value) -> KeyDescription {
     let mut written =
         [&table["default"], &table["examples"][0]].into_iter().filter_map(Value::as_object);
@@ -98,7 +97,7 @@ fn describe_chosen_key(root: &Value, table: &Value, schema: &Value) -> KeyDescri
     }
 }
 
-/// Returns the properties of a schema, without deprecated ones.
+/// Returns the properties of a schema. Deprecated ones are left out.
 fn properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
     schema["properties"]
         .as_object()
@@ -123,7 +122,7 @@ fn describe_type(root: &Value, schema: &Value) -> String {
     let schema = resolve(root, schema);
     for key in ["anyOf", "oneOf"] {
         if let Some(forms) = schema[key].as_array() {
-            // In the schema, a key that may be absent may be null. TOML has no null.
+            // In the schema, an optional key may be null. TOML has no null.
             let forms = forms.iter().filter(|form| form["type"] != "null");
             return forms.map(|form| describe_type(root, form)).collect::<Vec<_>>().join(" or ");
         }

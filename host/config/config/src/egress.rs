@@ -1,5 +1,5 @@
-//! Builds the rules of requests from the configuration: the hosts, the proxy, the authorities, and
-//! the secrets.
+//! Builds the rules for requests from the configuration: the hosts, the proxy, the certificate
+//! authorities, and the secrets.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ const HEADERS: usize = 64 << 10;
 /// Seconds without any data from the other side.
 const IDLE: u64 = 15;
 
-/// The keys of one table of the configuration about requests.
+/// The keys about requests in one table of the configuration.
 struct RequestTable<'s> {
     /// `tools.web` or `plugins.NAME`.
     name: String,
@@ -50,11 +50,11 @@ impl RequestTable<'_> {
 }
 
 impl Config {
-    /// Builds the settings for requests of the built-in web tools.
+    /// Builds the settings for the requests of the built-in web tools.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] with the place of a value that can't be used.
+    /// Returns [`HostError::Config`] with the place of a value that can't be used.
     pub fn egress_of_web(
         &self,
         folders: &Folders,
@@ -114,12 +114,12 @@ impl Config {
         }
     }
 
-    /// Builds the settings for requests of the plugin `name`. Returns `None` if it has no granted
-    /// host.
+    /// Builds the settings for the requests of the plugin `name`. Returns `None` if the plugin has
+    /// no granted host.
     ///
     /// # Errors
     ///
-    /// As [`Self::egress_of_web`].
+    /// Returns the same errors as [`Self::egress_of_web`].
     pub fn egress_of_plugin(
         &self,
         name: &str,
@@ -153,7 +153,7 @@ impl Config {
         format!("`request_secs` in {}", self.own_table(table))
     }
 
-    /// Returns the names of the secrets that the requests of a call to its URLs carry.
+    /// Returns the names of the secrets that a call sends to its URLs.
     pub fn secrets_for(&self, action: &Action<'_>) -> Vec<String> {
         let (table, hosts) = if action.built_in {
             if !BuiltInPlugin::has(action.provider, BuiltInGrant::Requests) {
@@ -180,7 +180,7 @@ impl Config {
         let mut names = Vec::new();
         for (_, name, secret) in self.request_secrets().filter(|(owner, ..)| *owner == table) {
             let Ok(mut rule) = secret.rule(name) else { continue };
-            // The arguments of a plugin's tool don't show its requests' method.
+            // The arguments of a plugin's tool don't show the method of its requests.
             if !action.built_in {
                 rule.methods.clear();
             }
@@ -287,7 +287,7 @@ impl Config {
         Ok(ResolvedSecret { rule, source })
     }
 
-    /// Returns the source of a secret. `key` is the key of its table.
+    /// Returns the source of a secret. `key`: the key of the secret's table.
     pub fn source_of(
         &self,
         key: &str,
@@ -369,8 +369,8 @@ impl Config {
         super::working_directory().unwrap_or_else(|_| PathBuf::from("/"))
     }
 
-    /// Returns a variable of the environment that the configuration was read with. A variable that
-    /// is empty or not UTF-8 counts as missing.
+    /// Returns an environment variable with which the configuration was read. A variable that is
+    /// empty or isn't UTF-8 is treated as missing.
     pub fn variable(&self, name: &str) -> Option<String> {
         let (_, inputs) = self.read_from.as_ref()?;
         let (_, value) = inputs.variables.iter().rfind(|(known, _)| known == name)?;
@@ -378,13 +378,13 @@ impl Config {
         if text.is_empty() { None } else { Some(text.to_owned()) }
     }
 
-    /// Returns the first of these variables that has a value, with its name.
+    /// Returns the name and the value of the first of these variables that has a value.
     pub fn variable_of<'n>(&self, names: &[&'n str]) -> Option<(&'n str, String)> {
         names.iter().find_map(|name| Some((*name, self.variable(name)?)))
     }
 }
 
-/// Returns the limits of requests that may take `secs` and have answers of `body` bytes.
+/// Returns the limits of requests. `secs`: the time limit. `body`: the most bytes of an answer.
 fn request_limits(limits: super::Limits, secs: u64, body: u64) -> Limits {
     Limits {
         time: Duration::from_secs(secs),

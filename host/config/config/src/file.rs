@@ -1,4 +1,5 @@
-//! Reads a `toolhold.toml`: refuses a file that others can write, and finds its values and errors.
+//! Reads a `toolhold.toml`. Refuses a file that other users can write, and finds its values and
+//! errors.
 
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
@@ -23,14 +24,14 @@ use super::leaf::Leaf;
 use super::renamed::rename;
 use super::{Problem, Source};
 
-/// Most bytes of a file: more than anybody writes by hand, and quick to read.
+/// The most bytes of a file. A file of this size is read quickly, and nobody writes more by hand.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Most values in the user's file, including the elements of lists. Each value is checked on its
-/// own, which takes time.
+/// The most values in the user's file, including the elements of lists. Each value is checked
+/// separately, which takes time.
 pub(super) const MAX_VALUES: usize = 4096;
 
-/// Most problems that are reported for one file.
+/// The most problems that are reported for one file.
 const MAX_PROBLEMS: usize = 100;
 
 /// Most bytes of a line that are shown with a problem.
@@ -40,12 +41,12 @@ const MAX_EXCERPT: usize = 160;
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) text: String,
-    /// Device and inode: they identify the file under any name.
+    /// The device and the inode, which identify the file under any name.
     pub(super) identity: (u64, u64),
 }
 
-/// A reason why a file isn't used. For a wrong owner or mode, the message has the command that
-/// fixes it.
+/// The reason why a file isn't used. If the owner or the mode is wrong, the message contains the
+/// command that fixes it.
 #[derive(Debug, thiserror::Error)]
 enum FileError {
     #[error("can't be opened: {0}")]
@@ -81,9 +82,9 @@ pub(super) fn read(path: &Path) -> Result<Option<Text>, Problem> {
     read_text(file, &status).map(Some).map_err(|error| problem(path, error))
 }
 
-/// Reads a file of the organisation: a ceiling, its keys, or the defaults. Returns `None` if it is
-/// missing. Only root may be able to write the file and its folder: any other writer could remove
-/// the file.
+/// Reads a file of the organisation: a ceiling, its keys, or the defaults. Returns `None` if the
+/// file doesn't exist. Only root may have write access to the file and its folder, because any
+/// other writer could remove the file.
 pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
     let Some(file) = open_if_there(path)? else { return Ok(None) };
     let status = check_regular(&file).map_err(|error| problem(path, error))?;
@@ -96,7 +97,7 @@ pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
     read_text(file, &status).map(Some).map_err(|error| problem(path, error))
 }
 
-/// Opens a file. Returns `None` if it is missing.
+/// Opens a file. Returns `None` if the file doesn't exist.
 fn open_if_there(path: &Path) -> Result<Option<File>, Problem> {
     match open(path, OFlags::empty()) {
         Ok(file) => Ok(Some(file)),
@@ -105,7 +106,7 @@ fn open_if_there(path: &Path) -> Result<Option<File>, Problem> {
     }
 }
 
-/// Checks that only root can write. `what` names the file or its folder.
+/// Checks that only root has write access. `what` names the file or its folder.
 fn check_root(path: &Path, status: &Metadata, what: &str) -> Result<(), Problem> {
     let user = status.uid();
     let message = if user != 0 {
@@ -122,7 +123,8 @@ fn is_writable_by_others(status: &Metadata) -> bool {
     status.mode() & 0o022 != 0
 }
 
-/// Reads the ceiling that a variable names. Its writer doesn't matter, since it only takes away.
+/// Reads the ceiling that a variable names. Any user may have written it, because a ceiling can't
+/// grant anything.
 pub(super) fn read_named_ceiling(path: &Path) -> Result<Text, Problem> {
     read_unchecked(path).map_err(|error| {
         Problem::new(Source::Variable(VARIABLE.to_owned()), format!("{} {error}", path.display()))
@@ -135,7 +137,7 @@ fn read_unchecked(path: &Path) -> Result<Text, FileError> {
     read_text(file, &status)
 }
 
-/// Reads a file without a check of its writers.
+/// Reads a file without checking who can write it.
 pub(super) fn read_any(path: &Path) -> Result<Text, Problem> {
     let file = open(path, OFlags::empty())
         .map_err(|error| problem(path, explain_open_error(path, &error)))?;
@@ -153,9 +155,11 @@ pub(super) fn state(path: &Path) -> Option<(u32, u32, Vec<u8>)> {
     Some((status.uid(), status.mode(), contents))
 }
 
-/// Reads the file of the working directory. Returns `None` if it is missing, or if it is the
-/// `other` file, which was read already. The writer of the file doesn't matter: either the file
-/// only narrows, or the user has trusted exactly this content.
+/// Reads the file of the working directory. Returns `None` if it doesn't exist, or if it is the
+/// `other` file, which is already read.
+///
+/// Any user may have written the file. It only narrows the configuration, unless the user has
+/// trusted exactly this content.
 pub(super) fn read_project(
     path: &Path,
     other: Option<(u64, u64)>,
@@ -174,8 +178,8 @@ pub(super) fn read_project(
         }
         Err(error) => return Err(problem(path, FileError::Open(error))),
     };
-    // While a command runs, an empty folder keeps it from making such a file. The folder of a
-    // process that was killed is removed.
+    // While a command runs, an empty folder has this name, so that the command can't create such a
+    // file. If the process was killed, its folder is removed here.
     let is_folder = file.metadata().is_ok_and(|status| status.is_dir());
     if is_folder && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
         drop(PinnedDirectory::keep_free(path));
@@ -189,7 +193,7 @@ pub(super) fn read_project(
 }
 
 /// Checks whether nothing is at the path. A broken link, or a file in place of a folder, is
-/// something: it was meant to lead to a file whose denials must not be lost.
+/// something. It may have to lead to a file with denials, and these must not be lost.
 pub(super) fn nothing_is_at(path: &Path) -> bool {
     match nearest_existing(path) {
         Some(existing) => existing != path && existing.is_dir(),
@@ -197,7 +201,7 @@ pub(super) fn nothing_is_at(path: &Path) -> bool {
     }
 }
 
-/// Returns the path itself, or the nearest path above it that exists. Links aren't followed.
+/// Returns the path itself, or the nearest existing path above it. Links aren't followed.
 fn nearest_existing(path: &Path) -> Option<&Path> {
     path.ancestors().find(|ancestor| std::fs::symlink_metadata(ancestor).is_ok())
 }
@@ -215,8 +219,8 @@ fn explain_open_error(path: &Path, error: &std::io::Error) -> String {
     format!("can't be opened: {}", with_remedy(path, error))
 }
 
-/// Describes an error of opening a file that every user has to read. If the mode of the file is the
-/// reason, the text ends with the command that fixes it.
+/// Describes an error of opening a file that every user must be able to read. If the file's mode is
+/// the reason, the text ends with the command that fixes it.
 pub(super) fn with_remedy(path: &Path, error: &std::io::Error) -> String {
     if error.kind() != ErrorKind::PermissionDenied {
         return error.to_string();
@@ -235,13 +239,13 @@ fn is_missing(error: &std::io::Error) -> bool {
 }
 
 fn open(path: &Path, flags: OFlags) -> std::io::Result<File> {
-    // Non-blocking: otherwise opening a FIFO would wait for a writer.
+    // The file is opened without blocking, because opening a FIFO would wait for a writer.
     let bits = (flags | OFlags::NONBLOCK).bits().cast_signed();
     OpenOptions::new().read(true).custom_flags(bits).open(path)
 }
 
-/// Checks that the file is a regular one, and returns its status. The open file is checked and not
-/// its name, which could lead to another file by now.
+/// Checks that the file is a regular file, and returns its status. The open file is checked,
+/// because its name may already belong to another file.
 fn check_regular(file: &File) -> Result<Metadata, FileError> {
     let status = file.metadata().map_err(FileError::Examine)?;
     if status.is_file() { Ok(status) } else { Err(FileError::Kind) }
@@ -260,7 +264,7 @@ fn identity(status: &Metadata) -> (u64, u64) {
     (status.dev(), status.ino())
 }
 
-/// Refuses a file that anybody but the user and root can write: its writer could grant anything.
+/// Refuses a file that other users except root can write, because they could grant anything.
 fn check_writers(status: &Metadata, path: &Path) -> Result<(), FileError> {
     let user = rustix::process::geteuid().as_raw();
     let word = shell_word(&path.display().to_string());
@@ -271,7 +275,7 @@ fn check_writers(status: &Metadata, path: &Path) -> Result<(), FileError> {
     if is_writable_by_others(status) {
         return Err(FileError::Writable(format!("chmod go-w {word}")));
     }
-    // Others could exchange the file. In a sticky folder such as `/tmp`, only its owner can.
+    // Other users could replace the file. In a sticky folder such as `/tmp`, only its owner can.
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -313,8 +317,8 @@ impl<'p> LineNumbers<'p> {
     }
 }
 
-/// Parses the values in `text`, at most `max_values`. Returns the values and their problems, in the
-/// order of the lines.
+/// Parses at most `max_values` values in `text`. Returns the values, and their problems in the
+/// order of lines.
 pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, Vec<Problem>) {
     let lines = LineNumbers::new(path, text);
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -322,7 +326,8 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
     let mut problems = syntax_problems(text, &lines, &errors);
     // After a syntax error, the parser guesses. Its guesses would only add false problems.
     if problems.is_empty() {
-        // The values are counted first: each copied value contains the whole path of its table.
+        // The values are counted first, because each copied value contains the whole path of its
+        // table.
         let count = count_values(table.get_ref());
         if count > max_values {
             let message = format!("has {count} values; the limit is {max_values}");
@@ -347,7 +352,7 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
     }
 
     problems.sort_by_key(line_of);
-    // A misspelt table is one mistake, even if it has many keys.
+    // A misspelt table is one problem, even if the table has many keys.
     problems.dedup();
     problems.truncate(MAX_PROBLEMS);
     add_excerpts(text, &leaves, &mut problems);
@@ -363,8 +368,8 @@ fn syntax_problems(
     for (index, error) in errors.iter().enumerate() {
         let start = error.span().map_or(0, |span| span.start);
         let mut message = format!("is not TOML: {}", error.message());
-        // The other place is only searched for the first error: a long file with many errors would
-        // take too long.
+        // The first place of a key is searched only for the first error. With many errors in a long
+        // file, the searches would take too long.
         if index == 0
             && error.message() == "duplicate key"
             && let Some(span) = error.span()
@@ -377,8 +382,8 @@ fn syntax_problems(
     problems
 }
 
-/// Adds the lines of problems. No line is shown for keys of secrets: it may contain a secret in
-/// place of its source.
+/// Adds the lines of problems. Lines with keys of secrets aren't shown, because such a line may
+/// contain a secret instead of its source.
 fn add_excerpts(text: &str, leaves: &[Leaf], problems: &mut [Problem]) {
     let lines: Vec<&str> = text.lines().collect();
     let secret_leaves = leaves.iter().filter(|leaf| is_in_secrets(&leaf.path));
@@ -414,7 +419,7 @@ fn find_first_key(text: &str, second: &Range<usize>) -> Option<usize> {
     if let [only] = starts.as_slice() { Some(*only) } else { None }
 }
 
-/// Counts the values in a table. A list counts as one value, and each of its elements as another.
+/// Counts the values in a table. A list is one value, and each of its elements is another value.
 fn count_values(table: &DeTable<'_>) -> usize {
     let counts = table.values().map(|value| match value.get_ref() {
         DeValue::Table(below) if !below.is_empty() => count_values(below),

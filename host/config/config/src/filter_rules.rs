@@ -1,4 +1,5 @@
-//! Reads the rules for the built-in filters: the operator's own, and those of a trusted project.
+//! Reads the rules for the built-in filters: the operator's own rules, and the rules of a trusted
+//! project.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -70,7 +71,7 @@ pub struct ProjectFilterRules {
 /// The user's trust in the rules of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectRulesTrust {
-    /// The user hasn't trusted them.
+    /// The user hasn't trusted the rules.
     Untrusted,
     /// The user trusted another text.
     Changed,
@@ -124,12 +125,12 @@ impl Config {
         FilterRules { path, text, unusable, problems }
     }
 
-    /// Reads the rules of the project. Returns `None` if there are no rules, or if the file is that
-    /// of the operator's own rules. Blocks.
+    /// Reads the rules of the project. Returns `None` if there are no rules, or if the file
+    /// contains the operator's own rules. Blocks.
     ///
     /// # Errors
     ///
-    /// The rules can't be read.
+    /// Returns an error if the rules can't be read.
     pub fn project_filter_rules(
         &self,
         folders: &Folders,
@@ -158,11 +159,11 @@ impl Config {
 }
 
 impl ProjectFilterRules {
-    /// Lets the rules count from now on, as long as their text stays the same.
+    /// Trusts the rules until their text changes.
     ///
     /// # Errors
     ///
-    /// If the list of trusted files can't be written.
+    /// Returns an error if the list of trusted files can't be written.
     pub fn trust(&self, folders: &Folders) -> Result<(), HostError> {
         project::add_trust(folders, &self.path, &self.digest)
     }
@@ -176,9 +177,11 @@ fn untrusted_problem(rules: &ProjectFilterRules, what: &str) -> String {
     )
 }
 
-/// Joins all rules to one file. The project's rules come last and are marked. A rule of the project
-/// with the name of an own rule is left out. An own text that isn't TOML stays alone, so that the
-/// project can't complete it. The reader of the text reports the error.
+/// Joins all rules into one file. The project's rules come last and are marked. A project rule with
+/// the same name as an own rule is left out.
+///
+/// If the own text isn't TOML, the project's rules aren't added, so that the project can't complete
+/// the text. The reader of the text reports the error.
 fn merge(own: Option<&str>, project: &ProjectFilterRules, problems: &mut Vec<String>) -> String {
     let own = own.unwrap_or_default();
     if own.parse::<DocumentMut>().is_err() {
@@ -201,7 +204,7 @@ fn merge(own: Option<&str>, project: &ProjectFilterRules, problems: &mut Vec<Str
     }
 
     let project_text = to_text(project_rules);
-    // The operator's own text stays as it is, so that its lines are counted as in the file.
+    // The operator's own text doesn't change, so that line numbers are the same as in the file.
     let joined = format!("{own}\n{project_text}");
     if joined.parse::<DocumentMut>().is_ok() {
         joined
@@ -230,7 +233,7 @@ fn to_text(rules: ArrayOfTables) -> String {
 }
 
 fn read(path: &Path) -> Result<Option<String>, RulesFileError> {
-    // Non-blocking: otherwise opening a FIFO would wait for its other end.
+    // The file is opened without blocking, because opening a FIFO would wait for its other end.
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = match std::fs::File::options().read(true).custom_flags(nonblocking).open(path) {
         Ok(file) => file,

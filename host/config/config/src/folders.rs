@@ -9,17 +9,17 @@ use toolhold_contract::HostError;
 use toolhold_policy::files::OwnFolder;
 use toolhold_signing::KEY_FOLDER;
 
-/// Absolute paths of Toolhold's own folders. They need not exist.
+/// The absolute paths of Toolhold's own folders. The folders may not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
     /// The folder of `toolhold.toml`: `$TOOLHOLD_CONFIG_DIR`, else `toolhold` in `$XDG_CONFIG_HOME`
     /// or `~/.config`.
     pub config: PathBuf,
-    /// The folder of data that has to last: `$TOOLHOLD_DATA_DIR`, else `toolhold` in
-    /// `$XDG_DATA_HOME` or `~/.local/share`.
+    /// The folder of permanent data: `$TOOLHOLD_DATA_DIR`, or else `toolhold` in `$XDG_DATA_HOME`
+    /// or `~/.local/share`.
     pub data: PathBuf,
     /// The folder of data that can be made again, such as compiled plugins: `$TOOLHOLD_CACHE_DIR`,
-    /// else `toolhold` in `$XDG_CACHE_HOME` or `~/.cache`.
+    /// or else `toolhold` in `$XDG_CACHE_HOME` or `~/.cache`.
     pub cache: PathBuf,
     /// The user's home directory, for `~`. `None` if it is unknown.
     pub home: Option<PathBuf>,
@@ -30,13 +30,14 @@ impl Folders {
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] if none of a folder's variables is set and there is no home directory.
+    /// Returns [`HostError::Config`] if no variable of a folder is set and there is no home
+    /// directory.
     pub fn from_environment() -> Result<Self, HostError> {
         Self::resolve(&|name| env::var_os(name), env::home_dir())
     }
 
-    /// Puts all of Toolhold's folders inside one folder, for a program that embeds Toolhold, and
-    /// for tests.
+    /// Puts all of Toolhold's folders inside one folder. This is for tests and for programs that
+    /// embed Toolhold.
     pub fn inside(folder: &Path) -> Self {
         Self {
             config: folder.join("config"),
@@ -51,12 +52,12 @@ impl Folders {
         self.config.join("toolhold.toml")
     }
 
-    /// Returns the folders for the path rules. No tool writes in them. Tools may read the
-    /// configuration, but not the keys that sign, nor the other folders.
+    /// Returns the folders for the path rules. Tools can't write in them. Tools can read the
+    /// configuration, but not signing keys or the other folders.
     pub fn own(&self) -> Vec<OwnFolder> {
         let mut folders = vec![self.clone()];
-        // Without the default folders, a tool could put files there while other folders are used,
-        // and a later run with the default folders would use these files.
+        // The default folders are included too. Otherwise a tool could put files there while other
+        // folders are used, and a later run with the default folders would use these files.
         if let Some(home) = &self.home {
             let default = Self {
                 config: home.join(".config/toolhold"),
@@ -79,8 +80,8 @@ impl Folders {
         own
     }
 
-    /// Returns the folder with the approvals of the servers of `[mcp.servers]`: a `.json` file for
-    /// each.
+    /// Returns the folder with the approvals of the servers of `[mcp.servers]`. Each server has a
+    /// `.json` file.
     pub fn servers(&self) -> PathBuf {
         self.data.join("servers")
     }
@@ -107,7 +108,8 @@ impl Folders {
     }
 }
 
-/// Finds one of Toolhold's own folders. `usual` is the folder in the home for all programs' data.
+/// Finds one of Toolhold's own folders. `usual`: the folder in the home directory where all
+/// programs store such data.
 fn own_folder(
     variable: &dyn Fn(&str) -> Option<OsString>,
     own: &str,

@@ -1,9 +1,9 @@
-//! Writes a value as TOML on one line, without characters that steer a terminal.
+//! Writes a value as TOML on one line, without terminal control characters.
 
 use serde_json::Value;
 use toolhold_contract::text::neutral;
 
-/// Writes a value as TOML on one line, without characters that steer a terminal.
+/// Writes a value as TOML on one line, without terminal control characters.
 pub fn inline(value: &Value) -> String {
     match value {
         Value::Array(items) => {
@@ -17,14 +17,13 @@ pub fn inline(value: &Value) -> String {
                 .collect();
             format!("{{ {} }}", pairs.join(", "))
         }
-        // JSON's escapes are valid in TOML. Further characters that could steer a terminal are
-        // escaped too.
+        // JSON's escapes are valid in TOML. Other terminal control characters are escaped too.
         Value::String(_) => value.to_string().chars().map(escape).collect(),
         other => other.to_string(),
     }
 }
 
-/// Quotes a key if TOML needs it.
+/// Quotes a key if TOML requires quotes.
 fn quote_key(key: &str) -> String {
     let is_bare = !key.is_empty()
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));

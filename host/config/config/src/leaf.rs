@@ -1,5 +1,5 @@
-//! Checks each value of a configuration on its own, so that every problem is found with its place,
-//! and merges the values of all sources.
+//! Checks each value of a configuration separately, so that every problem is found with its place.
+//! Also merges the values of all sources.
 
 use serde::Deserialize;
 use toml::Value;
@@ -25,7 +25,7 @@ pub(super) struct Leaf {
     pub(super) sources: Vec<Source>,
     /// The source of each element, if the value is a list.
     pub(super) elements: Vec<Source>,
-    /// The key's old name, if it was written by that name.
+    /// The old name of the key, if the old name was written.
     pub(super) renamed: Option<&'static str>,
 }
 
@@ -47,7 +47,7 @@ impl Leaf {
         self.sources.last().cloned().unwrap_or_default()
     }
 
-    /// Finds the problems of this value on its own.
+    /// Finds the problems of this value alone.
     pub(super) fn problems(&self) -> Vec<Problem> {
         self.numbered_problems().into_iter().map(|(_, problem)| problem).collect()
     }
@@ -98,13 +98,14 @@ impl Leaf {
         problems
     }
 
-    /// Makes the problem with an unknown key. `source` is the source of the value or its element.
+    /// Makes the problem for an unknown key. `source`: the source of the value or its element.
     fn unknown_key(&self, path: &[String], source: &Source) -> Problem {
         if let Some(successor) = successor(path) {
             let message = format!("`{}` was removed: {successor}", dotted(path));
             return Problem::new(self.source_at(path, source), message);
         }
-        // A foreign key is known by its whole path, a misspelt table by its name.
+        // A foreign key is recognised by its whole path. A misspelt table is recognised by its
+        // name.
         let whole: &[String] = if path.len() < self.path.len() { &self.path } else { path };
         // A missing letter is more likely than another agent's configuration.
         let (path, hint) = if let Some(similar) = similar_key(path) {
@@ -141,7 +142,7 @@ pub(super) fn merge(leaves: &[Leaf]) -> Result<ConfigValues, MergeError> {
     Ok(ConfigValues::deserialize(document)?)
 }
 
-/// Joins the values of `leaves` to one TOML document. Later leaves win.
+/// Joins the values of `leaves` into one TOML document. Later leaves have precedence.
 pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, MergeError> {
     let mut root = toml::Table::new();
     for leaf in leaves {
@@ -161,7 +162,7 @@ pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, MergeError> {
     Ok(root)
 }
 
-/// Returns the strings in a value that may be secrets, as they are and with the escapes that
+/// Returns the strings in a value that may be secrets, both unchanged and with the escapes that
 /// messages use.
 fn secret_texts(value: &Value) -> Vec<String> {
     match value {
@@ -177,7 +178,7 @@ fn secret_texts(value: &Value) -> Vec<String> {
     }
 }
 
-/// Puts a value into tables, so that it is at the path.
+/// Wraps a value in tables according to the path.
 fn nested(path: &[String], value: Value) -> Value {
     let mut nested = value;
     for part in path.iter().rev() {

@@ -1,5 +1,5 @@
 //! Loads the configuration: the organisation's file, the user's file, the working directory's file,
-//! variables, flags, and the ceilings that bound them all.
+//! variables, flags, and the ceilings that limit all of these.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,14 @@ use super::{
 };
 use super::{bound, ceiling, file, project, variables};
 
+/// Loads the configuration.
+///
 /// Reads the user's file, or the file that `inputs` names instead. Then applies the working
-/// directory's file, which narrows it, the values of `inputs`, and the ceilings.
+/// directory's file, which narrows the values, the values of `inputs`, and the ceilings.
 ///
 /// # Errors
 ///
-/// All problems of these sources.
+/// Returns all problems of these sources.
 pub fn load(folders: &Folders, inputs: &Inputs) -> Result<Config, Problems> {
     let path = inputs.file.clone().unwrap_or_else(|| folders.config_file());
     let text = file::read(&path)?;
@@ -96,7 +98,7 @@ struct SourceValues {
     ceilings: Vec<ceiling::Unapplied>,
 }
 
-/// Reads all sources. `path` and `text` are those of the user's file.
+/// Reads all sources. `path` and `text`: the path and the text of the user's file.
 fn read_sources(
     inputs: &Inputs,
     path: &Path,
@@ -171,7 +173,7 @@ fn apply_ceilings(
     Ok(applied)
 }
 
-/// Makes the leaf of the granted directories of `config` with one more directory, from a flag.
+/// Makes the leaf for the granted directories of `config` and one more directory from a flag.
 fn allowed_directory(config: &Config, path: &Path, access: PathAccess) -> Result<Leaf, Problem> {
     let flag = if access == PathAccess::Read { "--allow-read" } else { "--allow" };
     let source = Source::Flag(format!("{flag} {}", path.display()));
@@ -191,12 +193,12 @@ fn allowed_directory(config: &Config, path: &Path, access: PathAccess) -> Result
     grants.push(AllowedPath { path, access });
     let value =
         toml::Value::try_from(grants).map_err(|error| Problem::new(source, error.to_string()))?;
-    // The list keeps its source. Only the new element comes from the flag.
+    // The list keeps its source. Only the new element has the flag as its source.
     let sources = vec![config.source(&list); key.len()];
     Ok(Leaf { path: key, value, sources, elements, renamed: None })
 }
 
-/// Returns the first line of each table of the second level, by its dotted key.
+/// Returns the first line of each second-level table, by its dotted key.
 fn table_lines(leaves: &[Leaf]) -> BTreeMap<String, usize> {
     let mut lines = BTreeMap::new();
     for leaf in leaves {

@@ -1,4 +1,4 @@
-//! The loaded configuration: the values in force, the source of each, and what was ignored.
+//! The loaded configuration: the current values, the source of each value, and the ignored values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,39 +15,38 @@ use super::leaf::{Leaf, merge};
 use super::renamed::renamed;
 use super::{ConfigValues, Folders, Inputs, Problem, Problems, Renamed, Source};
 
-/// A configuration with the source of each value. Its default is the configuration without any
-/// source.
+/// A configuration with the source of each value. The default is a configuration without sources.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The current values.
     pub values: ConfigValues,
     /// The user's file, if it exists.
     pub file: Option<PathBuf>,
-    /// The organisation's file below the user's own, if it exists.
+    /// The organisation's file, if it exists. The user's file has precedence over it.
     pub defaults: Option<PathBuf>,
-    /// The working directory's file, if it exists, with its trust.
+    /// The working directory's file, if it exists, and the user's trust in it.
     pub project: Option<Project>,
     /// The keys that were written by an old name.
     pub renamed: Vec<Renamed>,
     /// The ceilings, in the order in which they were applied.
     pub ceilings: Vec<Ceiling>,
-    /// The lines of the user's file where tables of the second level begin, by their dotted keys.
+    /// The lines of the user's file where second-level tables begin, by their dotted keys.
     pub(super) tables: BTreeMap<String, usize>,
     /// The sources by dotted key. Elements of lists are `key.0`, `key.1` and so on.
     sources: BTreeMap<String, Source>,
-    /// The folders and inputs that the configuration was loaded from, or `None` if a program made
-    /// it.
+    /// The folders and inputs from which the configuration was loaded. `None`: a program made the
+    /// configuration.
     pub(super) read_from: Option<(Folders, Inputs)>,
 }
 
 /// One value of the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigEntry {
-    /// Its dotted key.
+    /// The value's dotted key.
     pub key: String,
     /// The current value.
     pub value: Value,
-    /// Its source.
+    /// The value's source.
     pub source: Source,
     /// The source of each element, if the value is a list.
     pub elements: Vec<Source>,
@@ -58,23 +57,24 @@ pub struct ConfigEntry {
 pub struct Project {
     /// The real path of the file.
     pub path: PathBuf,
-    /// The SHA-256 of its bytes and of the real paths of its directories, in hexadecimal digits.
-    /// The user trusts this digest. It includes the real paths because links may change.
+    /// The SHA-256 of the file's content and of the real paths of its directories, in hexadecimal.
+    /// The user trusts this digest. The real paths are included because links may change.
     pub digest: String,
     /// The user's trust in the file.
     pub standing: ProjectTrust,
-    /// The values in it that would widen the operator's own configuration.
+    /// The values in the file that would widen the operator's own configuration.
     pub widening: Vec<Ignored>,
 }
 
-/// The user's trust in the working directory's `toolhold.toml`, and so the part of it that applies.
+/// The user's trust in the working directory's `toolhold.toml`. The trust decides which values of
+/// the file apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectTrust {
-    /// Only values that narrow: the user hasn't trusted it.
+    /// Only narrowing values apply, because the user hasn't trusted the file.
     Narrows,
-    /// Only values that narrow: the user trusted it, but it has changed since.
+    /// Only narrowing values apply, because the file has changed since the user trusted it.
     Changed,
-    /// All values, as in the user's own file, except that it can't take away a denial.
+    /// All values apply, as in the user's own file. However, the file can't remove a denial.
     Trusted,
 }
 
@@ -85,8 +85,8 @@ impl Project {
     }
 }
 
-/// A key of the working directory's `toolhold.toml` that is ignored, wholly or in part, because it
-/// would widen what is granted.
+/// A key of the working directory's `toolhold.toml` that is ignored completely or in part, because
+/// it would widen the grants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ignored {
     /// The dotted key.
@@ -96,15 +96,15 @@ pub struct Ignored {
     pub rules: bool,
     /// The source of the value.
     pub source: Source,
-    /// The value without that file. Null if there is no value.
+    /// The value without this file, or null if there is no value.
     pub current: Value,
     /// The value in the file.
     pub proposed: Value,
-    /// The reasons, one for each ignored part. There is at least one.
+    /// The reasons: at least one, and one for each ignored part.
     pub reasons: Vec<String>,
 }
 
-/// The text is one line with the first reason, without characters that steer a terminal.
+/// Formats one line with the first reason, without terminal control characters.
 impl fmt::Display for Ignored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = self.reasons.first().map_or("", String::as_str);
@@ -128,11 +128,11 @@ impl fmt::Display for Ignored {
 pub struct Ceiling {
     /// The file.
     pub path: PathBuf,
-    /// The name of the key that signed it. `None`: the organisation doesn't sign it.
+    /// The name of the key that signed the ceiling. `None`: the organisation doesn't sign it.
     pub signed_by: Option<String>,
-    /// The values that it took away.
+    /// The values that the ceiling removed.
     pub taken: Vec<Taken>,
-    /// Its own contents. The gates decide on its rules separately from the operator's.
+    /// The ceiling's own contents. Its rules are evaluated separately from the operator's rules.
     pub contents: Config,
 }
 
@@ -151,7 +151,7 @@ impl Ceiling {
 pub struct Taken {
     /// The dotted key.
     pub key: String,
-    /// The value without the ceiling. Null if there is none.
+    /// The value without the ceiling, or null if there is no value.
     pub wanted: Value,
     /// The source of that value.
     pub wanted_by: Source,
@@ -170,7 +170,7 @@ impl Config {
         Ok(Self { values, sources, renamed: renamed(leaves), ..Self::default() })
     }
 
-    /// Appends the rules of `[tools.authorization]` to those of `[tools.policy]` if they are
+    /// Appends the rules of `[tools.authorization]` to the rules of `[tools.policy]` if they are
     /// enabled. Each rule keeps its source.
     pub(super) fn with_authorization(mut self) -> Self {
         let tools = &mut self.values.tools;
@@ -201,7 +201,7 @@ impl Config {
         if let Some(source) = self.sources.get(key) {
             return source.clone();
         }
-        // An element without a source of its own has that of its list.
+        // An element without its own source has the source of its list.
         match key.rsplit_once('.') {
             Some((list, index)) if index.bytes().all(|byte| byte.is_ascii_digit()) => {
                 self.source(list)
@@ -210,7 +210,7 @@ impl Config {
         }
     }
 
-    /// Returns the first source of a table, by its dotted key.
+    /// Returns the first source of a table. `table`: its dotted key.
     pub fn source_below(&self, table: &str) -> Source {
         if let Some(source) = self.sources.get(table) {
             return source.clone();
@@ -265,18 +265,18 @@ impl Config {
         }
     }
 
-    /// Returns the place of a table in the user's own file, where a further key of it has to be
+    /// Returns the place of a table in the user's own file, where another key of the table must be
     /// written.
     pub(super) fn table_place(&self, table: &str) -> TablePlace {
         TablePlace { file: self.own_file(), line: self.tables.get(table).copied() }
     }
 
-    /// Returns a table of the user's own file, by its dotted name, for remedies.
+    /// Returns a table of the user's own file for remedies. `name`: its dotted name.
     pub fn own_table(&self, name: &str) -> OwnTable {
         OwnTable { name: name.to_owned(), place: self.table_place(name) }
     }
 
-    /// Returns the user's own file. It need not exist.
+    /// Returns the user's own file. The file may not exist.
     pub fn own_file(&self) -> ConfigFile {
         let Some((folders, inputs)) = &self.read_from else { return ConfigFile::default() };
         let path = inputs.file.clone().unwrap_or_else(|| folders.config_file());
@@ -286,7 +286,8 @@ impl Config {
     /// Returns every current value, in the order in which the keys are defined.
     pub fn entries(&self) -> Vec<ConfigEntry> {
         let mut entries = Vec::new();
-        // The configuration always has a JSON form: it came from a text or from code of Toolhold.
+        // The configuration always has a JSON form, because it came from a text or from Toolhold's
+        // code.
         let value = serde_json::to_value(&self.values).unwrap_or_default();
         self.collect(&value, &mut Vec::new(), &mut entries);
         entries

@@ -1,5 +1,5 @@
-//! `toolhold config migrate` without the writing: reads another agent's file and reports what
-//! doesn't fit.
+//! `toolhold config migrate` without writing: reads another agent's file, and reports the values
+//! that can't be used.
 
 use std::path::Path;
 
@@ -24,7 +24,8 @@ const MAX_SHOWN: usize = 120;
 ///
 /// # Errors
 ///
-/// The file can't be read, it isn't TOML, or the result wouldn't be valid.
+/// Returns an error if the file can't be read, if it isn't TOML, or if the result wouldn't be
+/// valid.
 pub fn migrate(folders: &Folders, path: &Path) -> Result<Migration, Problems> {
     let source = Source::Path(path.to_owned());
     let Some(original) = file::read(path)? else {
@@ -34,8 +35,8 @@ pub fn migrate(folders: &Folders, path: &Path) -> Result<Migration, Problems> {
         KnownKeys { is_key: &is_key, new_name: &new_name, advice: &advice, dotted: &dotted };
     let mut migration = rewrite(&original.text, &known)
         .map_err(|error| Problem::new(source, format!("is not TOML: {}", error.message())))?;
-    // Each round leaves out at least one value. Other values may no longer fit then, so they are
-    // left out in the next round.
+    // Each round leaves out at least one value. Other values may then become invalid, and the next
+    // round leaves them out.
     loop {
         let (leaves, problems) = file::parse(path, &migration.after, MAX_VALUES);
         if !problems.is_empty() {
@@ -79,8 +80,8 @@ fn find_misfits(leaves: &[Leaf], problems: &Problems) -> Vec<WrongValue> {
     values
 }
 
-/// Returns the switch of the judgement by a model if it is on and no model is named: each call
-/// would be refused.
+/// Returns the switch for reviews by a model if the switch is on and no model is named. In this
+/// case, every call would be refused.
 fn switch_without_model(config: &Config) -> Option<WrongValue> {
     let review = &config.values.tools.adversarial_policy;
     if !review.enabled || !review.provider.is_empty() {

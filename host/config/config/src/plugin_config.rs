@@ -17,7 +17,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// The settings are too long or too deep, or JSON can't represent a value.
+    /// Returns an error if the settings are too long or too deep, or if JSON can't represent a
+    /// value.
     pub fn plugin_config(&self, plugin: &str) -> Result<Map<String, Value>, Problem> {
         let Some(settings) = self.values.plugins.get(plugin) else { return Ok(Map::new()) };
         let table = dotted(&["plugins".to_owned(), plugin.to_owned(), "config".to_owned()]);
@@ -38,7 +39,7 @@ impl Config {
     }
 }
 
-/// A value that can't be JSON. Its message is a phrase after the key.
+/// A value that JSON can't represent. The message is a phrase after the key.
 #[derive(Debug, PartialEq, thiserror::Error)]
 enum JsonError {
     #[error("is nested deeper than {MAX_DEPTH} levels, which is the limit")]

@@ -1,5 +1,5 @@
-//! Builds the rules for paths from the configuration: the directories that tools and plugins get,
-//! and Toolhold's own files, which no grant opens.
+//! Builds the rules for paths from the configuration. The rules cover the directories that tools
+//! and plugins may use, and Toolhold's own files, which no grant opens.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,14 +31,13 @@ pub struct FileGrants {
 }
 
 impl Config {
-    /// Builds the path rules of the built-in file tools. They grant nothing if the tools are
-    /// disabled.
+    /// Builds the path rules of the built-in file tools. If the tools are disabled, the rules grant
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] for a grant that isn't an existing directory. Such a grant isn't
-    /// skipped: if it is read-only inside a writable directory, a directory that is made there
-    /// later would be writable.
+    /// [`HostError::Config`] if a granted directory doesn't exist. The grant isn't skipped: a
+    /// read-only directory inside a writable one would be writable if it were created later.
     pub fn built_in_files(
         &self,
         folders: &Folders,
@@ -49,12 +48,12 @@ impl Config {
         self.file_policy("tools.file.allowed_paths", &paths, &|_| true, folders, working_directory)
     }
 
-    /// Builds the path rules of the tools to which a table grants, with the protected paths.
-    /// `table` is `tools.file`, `tools.shell` or that of a plugin.
+    /// Builds the path rules for the table `table`, with the protected paths. `table` is
+    /// `tools.file`, `tools.shell` or the table of a plugin.
     ///
     /// # Errors
     ///
-    /// As [`Self::built_in_files`].
+    /// Returns the same errors as [`Self::built_in_files`].
     pub fn file_rules(
         &self,
         table: &str,
@@ -71,12 +70,12 @@ impl Config {
         Ok(rules.with_globs(deny_read, allow_read, deny_write))
     }
 
-    /// Builds the path rules of the plugin `name`. They grant nothing if the configuration doesn't
-    /// name the plugin.
+    /// Builds the path rules of the plugin `name`. If the configuration doesn't name the plugin,
+    /// the rules grant nothing.
     ///
     /// # Errors
     ///
-    /// As [`Self::built_in_files`].
+    /// Returns the same errors as [`Self::built_in_files`].
     pub fn plugin_files(
         &self,
         name: &str,
@@ -94,7 +93,7 @@ impl Config {
     }
 
     /// Returns the path of the component of the plugin `name`. Returns `None` if the configuration
-    /// names no path: the plugin comes from [`Self::plugin_folder`].
+    /// has no path for the plugin. The plugin is then in [`Self::plugin_folder`].
     pub fn plugin_path(
         &self,
         name: &str,
@@ -109,8 +108,8 @@ impl Config {
         Some(self.beside_its_source(&key, &plugin.path, folders, working_directory))
     }
 
-    /// Returns the folder whose plugins are loaded without being named one by one. It need not
-    /// exist.
+    /// Returns the folder whose plugins are loaded even if the configuration doesn't name them. The
+    /// folder may be missing.
     pub fn plugin_folder(&self, folders: &Folders, working_directory: &Path) -> PathBuf {
         match self.values.plugin_folder.path.as_str() {
             "" => folders.data.join("plugins"),
@@ -118,7 +117,7 @@ impl Config {
         }
     }
 
-    /// Returns the treatment of the component of the plugin `name` if it is new or has changed.
+    /// Returns what happens to a new or changed component of the plugin `name`.
     pub fn reload(&self, name: &str) -> Reload {
         let of_folder = self.values.plugin_folder.reload;
         match self.values.plugins.get(name) {
@@ -146,11 +145,11 @@ impl Config {
     }
 
     /// Returns Toolhold's own files, which no grant opens: its folders, the configuration file, the
-    /// ceilings, the plugin folder, and the files of plugins. A tool that writes them could grant
-    /// itself more at the next start.
+    /// ceilings, the plugin folder, and the files of plugins. A tool that writes these files could
+    /// grant itself more at the next start.
     ///
-    /// The folders of the user's skills are own files, too, since a model follows their text. So
-    /// are the files of secrets, the programs that print secrets, and the certificates of trusted
+    /// The result also contains the folders of the user's skills, since a model follows their text,
+    /// the files of secrets, the programs that print secrets, and the certificates of trusted
     /// authorities. No tool can read the files of secrets.
     pub fn own(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
         let mut paths = Vec::new();
@@ -159,7 +158,7 @@ impl Config {
         paths.push(self.plugin_folder(folders, working_directory));
         let plugins = self.values.plugins.keys();
         paths.extend(plugins.filter_map(|name| self.plugin_path(name, folders, working_directory)));
-        // If there is no ceiling yet, and no defaults, no tool can make them.
+        // Tools can't create a ceiling or a file of defaults that is missing.
         paths.extend(Path::new(super::SYSTEM_CEILING).parent().map(Path::to_owned));
         paths.extend(self.authorities(folders, working_directory));
         paths.push(self.filter_rules_path(folders, working_directory));
@@ -181,9 +180,9 @@ impl Config {
         own
     }
 
-    /// Returns the paths that no tool may change: [`own`](Self::own), and all links that lead there
-    /// or to paths that a rule denies. An exchanged link would choose another configuration, or
-    /// lift the denial, from the next start on.
+    /// Returns the paths that no tool may change: [`own`](Self::own), and all links that lead to
+    /// those paths or to paths that a rule denies. A changed link would select another
+    /// configuration, or lift the denial, at the next start.
     pub fn protected(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
         let own = self.own(folders, working_directory).into_iter();
         let mut protected: Vec<OwnFolder> = own.flat_map(with_its_links).collect();
@@ -198,7 +197,8 @@ impl Config {
             let absolute_glob = absolute(glob.as_str(), folders.home.as_deref());
             if absolute_glob.starts_with('/') {
                 let (path, _) = split_plain_part(&absolute_glob);
-                // The denied path itself, which is the first, isn't Toolhold's own.
+                // The first path is the denied path itself, which isn't one of Toolhold's own
+                // files.
                 let links = with_its_links(OwnFolder { path, secret: false }).skip(1);
                 protected.extend(links);
             }
@@ -246,12 +246,12 @@ impl Config {
         Ok(FileGrants { grants, deny_read, allow_read, deny_write })
     }
 
-    /// Builds the globs of the paths whose changes by commands are saved. Returns `None` if the
-    /// changes of all paths are saved.
+    /// Builds the globs of the paths for which changes by commands are saved. Returns `None` if
+    /// changes to all paths are saved.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] for a pattern that isn't a valid glob.
+    /// [`HostError::Config`] if a pattern isn't a valid glob.
     pub fn transaction_scope(&self, folders: &Folders) -> Result<Option<PathGlobs>, HostError> {
         let globs = &self.values.tools.shell.transaction_scope;
         if is_everything(globs) {
@@ -264,8 +264,8 @@ impl Config {
         Ok(Some(scope))
     }
 
-    /// Finds the granted directories that don't exist and that calls go on without. Each has its
-    /// line.
+    /// Finds the granted directories that are missing but don't stop a call. Each problem names the
+    /// line of the grant.
     pub fn missing_directories(&self, folders: &Folders, base: &Path) -> Vec<Problem> {
         let tools = &self.values.tools;
         let own = [
@@ -343,8 +343,9 @@ impl Config {
                     problems.push(Problem::new(source, message));
                     continue;
                 }
-                // A writable directory below the working directory, for commands only. It is
-                // skipped because another working directory may not have it.
+                // Here the missing directory is a writable one below the working directory, granted
+                // to commands only. It is skipped because another working directory may not have
+                // it.
                 Err(_) | Ok(_) if is_for_commands => continue,
                 Err(error)
                     if may_be_missing(&error, &source)
@@ -370,8 +371,8 @@ impl Config {
                 PathAccess::Read => Access::Read,
                 PathAccess::ReadWrite => Access::Write,
             };
-            // A flag may widen a file's grant of the same directory. Within one source, the
-            // narrower grant applies.
+            // A flag may widen a grant that a file makes for the same directory. Within one source,
+            // the narrower grant applies.
             grants.retain(|(known, from)| known.path != path || is_same_kind(from, &source));
             grants.push((Grant { path, access, place: self.origin(&element) }, source));
         }
@@ -383,14 +384,14 @@ impl Config {
     }
 }
 
-/// Checks whether calls may go on without a granted directory: a disk that isn't mounted ends
-/// nothing else. A flag was typed just now, so its mistake is reported.
+/// Checks whether calls may run without a granted directory. A disk that isn't mounted shouldn't
+/// stop other work. A flag was typed just now, so its mistake is reported.
 fn may_be_missing(error: &io::Error, source: &Source) -> bool {
     error.kind() == io::ErrorKind::NotFound && !matches!(source, Source::Flag(_))
 }
 
-/// Checks whether a directory is in another one of the list with more access. If such a directory
-/// is missing, it would have more access once somebody makes it.
+/// Checks whether a directory is inside another directory of the list that has more access. If the
+/// inner directory is missing, it would get that access when it is created.
 fn is_in_wider_directory(
     allowed: &AllowedPath,
     list: &[AllowedPath],
@@ -407,8 +408,7 @@ pub(super) fn is_everything(globs: &[PathGlob]) -> bool {
     globs.is_empty() || globs.iter().any(|glob| glob.as_str() == "**")
 }
 
-/// Checks whether a path, as it is written, is below the working directory and isn't that
-/// directory.
+/// Checks whether a path, as written, is below the working directory and not equal to it.
 fn is_below(path: &str) -> bool {
     let path = Path::new(path);
     path.is_relative()
@@ -420,9 +420,11 @@ fn is_same_kind(a: &Source, b: &Source) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
 }
 
-/// Returns the spellings of a glob that the rules compare. `~` is replaced. For a glob that begins
-/// at the root, a second spelling has the links in its plain part resolved, since the rules compare
-/// real paths: otherwise a denial of `/data/keys` would do nothing if `/data` is a link.
+/// Returns the spellings of a glob that the rules compare, with `~` replaced.
+///
+/// For a glob that begins at the root, a second spelling resolves the links in the part without
+/// wildcards. The rules compare real paths: without this spelling, a denial of `/data/keys` would
+/// do nothing if `/data` is a link.
 pub(super) fn spellings(glob: &str, home: Option<&Path>) -> Vec<String> {
     let glob = absolute(glob, home);
     if !glob.starts_with('/') {
@@ -434,8 +436,9 @@ pub(super) fn spellings(glob: &str, home: Option<&Path>) -> Vec<String> {
     if other == glob || other.is_empty() { vec![glob] } else { vec![glob, other] }
 }
 
-/// Returns the further globs that a glob of `.git` denies where a repository, or a part of it that
-/// git would run, is elsewhere: the same part there, and the links and the file that lead there.
+/// Returns further globs for a glob that denies a part of `.git`. If the repository, or a part of
+/// it that git would run, is in another place, the result has a glob for the same part in that
+/// place, and globs for the links and the file that lead to it.
 fn repository_globs(glob: &str, repository: &Repository) -> Vec<String> {
     let Some(inner) = glob.strip_prefix("**/").unwrap_or(glob).strip_prefix(".git/") else {
         return Vec::new();
@@ -471,8 +474,8 @@ fn absolute(glob: &str, home: Option<&Path>) -> String {
     }
 }
 
-/// Splits a glob that begins at the root into the path of its first names, which have no wildcard,
-/// and the rest with the slash before it.
+/// Splits a glob that begins at the root. The first part is the path of the leading names without a
+/// wildcard. The second part is the rest, including the slash before it.
 fn split_plain_part(glob: &str) -> (PathBuf, &str) {
     let mut plain = PathBuf::from("/");
     let mut pattern = glob;

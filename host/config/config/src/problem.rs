@@ -1,4 +1,4 @@
-//! The problems of a configuration, each with its key, its place and an excerpt.
+//! The problems of a configuration, each with its key, its position and an excerpt.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Problem {
     pub source: Source,
     /// The fault and the remedy.
     pub message: String,
-    /// The beginning of the line, if it is in a file.
+    /// The beginning of the line, if the problem is in a file.
     pub excerpt: Option<String>,
 }
 
@@ -27,7 +27,7 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A file may come from an untrusted repository or archive. Its text must not steer the
+        // A file may come from an untrusted repository or archive. Its text must not control the
         // terminal.
         write!(f, "{}: {}", neutral_line(&self.source.to_string()), neutral_line(&self.message))?;
         if let (Some(excerpt), Source::File { line, .. }) = (&self.excerpt, &self.source) {

@@ -1,5 +1,5 @@
-//! Reads the `toolhold.toml` of the working directory, and remembers that the user trusts exactly
-//! its present content.
+//! Reads the `toolhold.toml` of the working directory, and stores that the user trusts its present
+//! content.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -17,26 +17,26 @@ use super::{Config, Folders, Problem, Problems, Project, ProjectTrust, Source, f
 /// The file in the data folder that lists the trusted files.
 const TRUSTED: &str = "trusted.json";
 
-/// Most values in the file, including the elements of lists: enough for a project, and too few to
-/// slow down every start.
+/// Maximum number of values in the file, including elements of lists. A larger file would slow down
+/// every start.
 const MAX_VALUES: usize = 512;
 
 impl Project {
-    /// Trusts the whole file from now on, as long as its content stays the same.
+    /// Trusts the whole file until its content changes.
     ///
     /// # Errors
     ///
-    /// If the list of trusted files can't be written.
+    /// Returns an error if the list of trusted files can't be written.
     pub fn trust(&self, folders: &Folders) -> Result<(), HostError> {
         add_trust(folders, &self.path, &self.digest)
     }
 }
 
-/// Adds a file, or the folder of a skill, with its digest to the trusted ones.
+/// Adds a file, or the folder of a skill, to the list of trusted files with its digest.
 ///
 /// # Errors
 ///
-/// If the list of trusted files can't be written.
+/// Returns an error if the list of trusted files can't be written.
 pub fn add_trust(folders: &Folders, path: &Path, digest: &str) -> Result<(), HostError> {
     let Some(path) = path.to_str() else {
         return Err(HostError::Config(format!(
@@ -50,20 +50,21 @@ pub fn add_trust(folders: &Folders, path: &Path, digest: &str) -> Result<(), Hos
     })
 }
 
-/// Reads the list of trusted files: their [digests](Project::digest), by their real paths.
+/// Reads the list of trusted files. The result maps their real paths to their
+/// [digests](Project::digest).
 ///
 /// # Errors
 ///
-/// If the list can't be read.
+/// Returns an error if the list can't be read.
 pub fn trusted(folders: &Folders) -> Result<BTreeMap<String, String>, HostError> {
     Ok(state::read::<Trusted>(&folders.data, TRUSTED)?.files)
 }
 
-/// Ends the trust in the file at a real path. Returns whether it was trusted.
+/// Ends the trust in the file at a real path. Returns whether the file was trusted.
 ///
 /// # Errors
 ///
-/// If the list of trusted files can't be written.
+/// Returns an error if the list of trusted files can't be written.
 pub fn forget(folders: &Folders, path: &Path) -> Result<bool, HostError> {
     let Some(path) = path.to_str() else { return Ok(false) };
     state::update(&folders.data, TRUSTED, |trusted: &mut Trusted| {
@@ -83,11 +84,12 @@ pub(super) struct Proposal {
     leaves: Vec<Leaf>,
 }
 
-/// Reads the file. Returns `None` if it is missing, or is the user's file, which was read already.
+/// Reads the file. Returns `None` if the file is missing, or if it is the user's file, which has
+/// already been read.
 ///
 /// # Errors
 ///
-/// All problems of the file.
+/// Returns all problems of the file.
 pub(super) fn read(
     working_directory: &Path,
     user_file: Option<(u64, u64)>,
@@ -109,7 +111,7 @@ pub(super) fn read(
 ///
 /// # Errors
 ///
-/// All problems of the file or of the list of trusted files.
+/// Returns all problems of the file or of the list of trusted files.
 pub(super) fn apply(
     proposal: Proposal,
     base: &Config,

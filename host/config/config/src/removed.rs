@@ -1,7 +1,7 @@
-//! Keys that were removed from the configuration; the error names the present way.
+//! Keys that were removed from the configuration. The error names the replacement.
 
-/// Returns the present way in the place of a removed key, by the key's path. Returns `None` if
-/// there was no such key.
+/// Returns the replacement for a removed key, by the key's path. Returns `None` if the path isn't
+/// that of a removed key.
 pub(super) fn successor(path: &[String]) -> Option<String> {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     if let [table @ .., "secrets", _, key] = &path[..] {

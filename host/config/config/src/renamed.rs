@@ -1,5 +1,4 @@
-//! Keys of the configuration that were renamed: an old name applies as the new one, and a notice
-//! says so.
+//! Renamed keys of the configuration. An old name still applies, and a notice names the new name.
 
 use std::fmt;
 
@@ -16,21 +15,20 @@ const KEYS: [(&str, &str); 3] = [
     (ALLOW_NETWORK, "tools.shell.network"),
 ];
 
-/// The old name of a key whose values changed too.
+/// The old name of a key whose values changed, too.
 const ALLOW_NETWORK: &str = "tools.shell.allow_network";
 
-/// A key that was written by its old name.
+/// A key that the configuration sets by its old name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renamed {
-    /// The name as it was written.
+    /// The old name, as it was written.
     pub old: &'static str,
     /// The present name of the key.
     pub new: &'static str,
-    /// Its source.
     pub source: Source,
 }
 
-/// The text is one line for the person who wrote the key.
+/// Displays one line for the person who wrote the key.
 impl fmt::Display for Renamed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -43,11 +41,11 @@ impl fmt::Display for Renamed {
     }
 }
 
-/// Gives keys their new names.
+/// Replaces the old names of keys with their new names.
 ///
 /// # Errors
 ///
-/// The keys that are set by both names.
+/// Returns a problem for each key that is set by both names.
 pub(super) fn rename(leaves: &mut [Leaf]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for index in 0..leaves.len() {

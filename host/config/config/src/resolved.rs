@@ -1,4 +1,4 @@
-//! Resolves a path of the configuration, and tells whether a tool could change its target.
+//! Resolves a path of the configuration, and reports whether a tool could change its target.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use super::{Config, Problem, Secret, ServerSecret, dotted_name};
 /// Most characters of a secret's name.
 const MAX_NAME: usize = 64;
 
-/// Most secrets of one table.
+/// Maximum number of secrets in one table.
 const MAX_SECRETS: usize = 64;
 
 impl Config {
@@ -117,7 +117,7 @@ impl Config {
         problems
     }
 
-    /// Finds problems of a secret's name and of its source.
+    /// Finds problems of a secret's name and source.
     fn source_problems(&self, table: &str, name: &str, secret: &ServerSecret) -> Vec<Problem> {
         let key = format!("{table}.secrets.{}", dotted_name(name));
         if !is_secret_name(name) {

@@ -1,5 +1,5 @@
-//! Reads the organisation's ceiling, and checks its owner and, if the organisation signs, its
-//! signature.
+//! Reads the organisation's ceiling. Checks its owner and, if the organisation has signing keys,
+//! its signature.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -12,16 +12,19 @@ use super::file::{self, Text};
 use super::inputs::ceiling_keys_path;
 use super::{Inputs, Problem, Source};
 
-/// Most keys in the file of keys: the key that signs, and its predecessors and successors.
+/// Maximum number of keys in the file of keys. The file has the current signing key, and its
+/// predecessors and successors.
 const MAX_KEYS: usize = 16;
 
 /// Reads the organisation's ceiling. Returns its text and the name of the key that signed it, or
-/// `None` if the ceiling is missing. If there is a file of keys next to the ceiling, the ceiling
-/// has to exist, and one of these keys has to sign it.
+/// `None` if the ceiling is missing.
+///
+/// If there is a file of keys next to the ceiling, the ceiling must exist and be signed by one of
+/// these keys.
 ///
 /// # Errors
 ///
-/// The reason why the ceiling can't be trusted, and the remedy.
+/// Returns the reason why the ceiling can't be trusted, and the remedy.
 pub(super) fn read(path: &Path) -> Result<Option<(Text, Option<String>)>, Problem> {
     let keys_path = ceiling_keys_path(path);
     let Some(keys) = file::read_ceiling(&keys_path)? else {
@@ -80,7 +83,7 @@ fn parse_keys(text: &str) -> Result<Vec<PublicKey>, KeysError> {
     }
 }
 
-/// The ceilings as they are on the disk, to find out whether they have changed.
+/// The state of the ceiling files on the disk, used to find out whether they have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CeilingFiles(Vec<Option<FileState>>);
 

@@ -10,12 +10,13 @@ use toolhold_policy::files::{FileRules, Grant};
 use super::policy::FileGrants;
 use super::{Config, Folders, Problem, dotted_name};
 
-/// Most variables of one skill, and most bytes of one with its name.
+/// Maximum number of variables of one skill. `MAX_VARIABLE` is the maximum number of bytes of one
+/// variable with its name.
 const MAX_VARIABLES: usize = 64;
 const MAX_VARIABLE: usize = 4096;
 
 impl Config {
-    /// Returns the folders of the user's skills, as they are written. They need not exist.
+    /// Returns the folders of the user's skills, as they are written. The folders may be missing.
     pub fn skill_folders(&self, folders: &Folders, working_directory: &Path) -> Vec<PathBuf> {
         let mut paths = Vec::new();
         for (index, path) in self.values.skills.folders.iter().enumerate() {
@@ -29,11 +30,12 @@ impl Config {
         paths
     }
 
-    /// Returns the rules for reading in these folders of skills, with the globs of the file tools.
+    /// Returns the rules for reading in these folders of skills. The globs of the file tools apply,
+    /// too.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] for a pattern that isn't a valid glob.
+    /// [`HostError::Config`] if a pattern isn't a valid glob.
     pub fn skill_rules(
         &self,
         readable: &[PathBuf],
@@ -47,7 +49,7 @@ impl Config {
         Ok(rules.with_globs(deny_read, allow_read, deny_write))
     }
 
-    /// Returns the grant of a folder of skills, which is only read.
+    /// Returns the read-only grant of a folder of skills.
     pub fn grant_of_skills(&self, path: &Path) -> Grant {
         let place = self.origin("skills.folders");
         Grant { path: path.to_owned(), access: Access::Read, place }
@@ -75,7 +77,7 @@ impl Config {
     }
 }
 
-/// Finds the fault of a variable. Returns a phrase after the name of its table.
+/// Finds an error in a variable. Returns a phrase after the name of its table.
 fn variable_problem(name: &str, value: &str) -> Option<String> {
     let shown = cut(name, 100);
     let size = name.len() + value.len();

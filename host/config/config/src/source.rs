@@ -23,13 +23,13 @@ pub enum Source {
     Variable(String),
     /// A flag of the command line, as it was written.
     Flag(String),
-    /// The bounds of a task, from the configuration at the time when it was made.
+    /// The bounds of a task, taken from the configuration at the time when the task was created.
     TaskBounds,
 }
 
 impl Source {
-    /// Describes the place of the key `key` for denials, so that the operator finds the line to
-    /// change.
+    /// Describes where the key `key` is set. Denials show this place, so that the operator finds
+    /// the line to change.
     pub fn place(&self, key: &str) -> String {
         let table = key.rsplit_once('.').map_or("", |(table, _)| table);
         match self {

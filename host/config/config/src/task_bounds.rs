@@ -1,13 +1,13 @@
-//! The bounds of a scheduled task: the values of its maker's configuration without the flags of one
-//! command.
+//! The bounds of a scheduled task: the configuration of the task's creator, without the flags that
+//! applied to one command only.
 
 use toolhold_contract::HostError;
 use toolhold_contract::text::{cut, neutral_line};
 
 use super::{Config, Inputs, PathAccess, Problems, Source, load};
 
-/// The setting that enables tasks. It doesn't bound a task: a task that was made where a flag
-/// enables tasks runs where a flag does.
+/// The setting that enables tasks. This setting isn't a bound: a task that was created where a flag
+/// enables tasks also runs where a flag enables them.
 const ENABLED: &str = "tools.scheduler.enabled";
 
 /// Bytes of a flag that are shown.
@@ -18,14 +18,14 @@ const MAX_FLAG: usize = 300;
 pub struct TaskBounds {
     /// The bounds for [`Inputs::bounds`](super::Inputs::bounds).
     pub texts: Vec<String>,
-    /// The dotted keys that allow more because of flags. The task doesn't get these values.
+    /// The dotted keys for which flags allow more. The task doesn't get these values.
     pub by_flags: Vec<String>,
 }
 
 impl Config {
     /// Returns the limits of this configuration without its flags, for
     /// [`Inputs::bounds`](super::Inputs::bounds) of a later configuration. The later configuration
-    /// then allows no more than this one, even if it has new values. Blocks.
+    /// then allows no more than this configuration, even if it has new values. Blocks.
     ///
     /// # Errors
     ///
@@ -50,8 +50,8 @@ impl Config {
         Ok(TaskBounds { texts: bounded.bounds_with_flags()?, by_flags })
     }
 
-    /// Loads this configuration without the flags that don't apply to a task. Returns `None` if
-    /// there are no such flags. Blocks.
+    /// Loads this configuration without the flags that don't apply to a task. Returns `None` if all
+    /// flags apply to a task. Blocks.
     ///
     /// # Errors
     ///
@@ -67,8 +67,8 @@ impl Config {
         load(folders, &without_flags).map(Some).map_err(invalid)
     }
 
-    /// Returns the flags that don't apply to a task, for people: `--allow-read /data`,
-    /// `--set tools.call`. Values are left out, since a value may be a secret.
+    /// Returns the flags that don't apply to a task, for display: `--allow-read /data`, `--set
+    /// tools.call`. Values are omitted, since a value may be a secret.
     pub fn flags(&self) -> Vec<String> {
         let Some((_, inputs)) = &self.read_from else { return Vec::new() };
         let mut flags = Vec::new();

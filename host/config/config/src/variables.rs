@@ -11,7 +11,7 @@ use super::leaf::Leaf;
 use super::renamed::rename;
 use super::{Problem, Source};
 
-/// Variables that begin with `TOOLHOLD_` but aren't keys: the folders, a ceiling, the log level,
+/// Variables that begin with `TOOLHOLD_` but don't set keys: the folders, a ceiling, the log level,
 /// and a variable for the build of Toolhold.
 const OTHER: [&str; 6] = [
     "TOOLHOLD_CONFIG_DIR",
@@ -22,7 +22,8 @@ const OTHER: [&str; 6] = [
     "TOOLHOLD_PLUGINS_DIR",
 ];
 
-/// Most parts of a key: more than any key has, and few enough for recursion.
+/// Maximum number of parts of a key. No key has as many parts, and recursion over this depth is
+/// safe.
 const MAX_DEPTH: usize = 16;
 
 /// Parses the variables that set keys.
@@ -34,7 +35,7 @@ pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> (Vec<Leaf>
         .collect();
     let mut leaves = Vec::new();
     let mut problems = Vec::new();
-    // The list of keys takes time, and most starts don't need it.
+    // Building the list of keys takes time, and most starts don't need the list.
     if named.is_empty() {
         return (leaves, problems);
     }
@@ -73,8 +74,8 @@ pub(super) fn from_setting(setting: &str) -> Result<Leaf, Vec<Problem>> {
     parse(path, text, &source)
 }
 
-/// Parses `text` as TOML. If the value doesn't fit the key, takes the text as a string, or as a
-/// list of that one string.
+/// Parses `text` as TOML. If the value doesn't fit the key, uses the text as a string, or as a list
+/// with only that string.
 fn parse(path: Vec<String>, text: &str, source: &Source) -> Result<Leaf, Vec<Problem>> {
     let mut candidates = Vec::new();
     match ValueDeserializer::parse(text.trim()).and_then(Value::deserialize) {
@@ -102,11 +103,12 @@ fn parse(path: Vec<String>, text: &str, source: &Source) -> Result<Leaf, Vec<Pro
     Err(first_problems.unwrap_or_default())
 }
 
-/// Finds the key with the variable's name: the key's parts in capitals, joined by `_`. The name of
-/// a plugin may contain `-` but not `_`.
+/// Finds the key that a variable sets. The variable's name has the key's parts in capitals, joined
+/// by `_`. The name of a plugin may contain `-` but not `_`.
 fn find_key(name: &str, keys: &[&Key]) -> Option<Vec<String>> {
     let matches = keys.iter().filter_map(|key| Some((*key, chosen_name(name, key)?)));
-    // `…_A_ALLOWED_PATHS` may end like several keys. The longest key leaves the shortest name.
+    // The end of `…_A_ALLOWED_PATHS` may match several keys. The longest key leaves the shortest
+    // name.
     let (key, written) = matches.min_by_key(|(_, chosen)| chosen.len())?;
     let mut chosen = written.to_ascii_lowercase();
     // Names of tools contain `_`, and names of plugins contain `-`.
@@ -117,8 +119,8 @@ fn find_key(name: &str, keys: &[&Key]) -> Option<Vec<String>> {
     Some(parts.cloned().collect())
 }
 
-/// Returns the part of a variable's name for the key's `*`, or an empty string if the key has no
-/// `*`. Returns `None` if the name is that of another key.
+/// Returns the part of a variable's name that replaces the key's `*`, or an empty string if the key
+/// has no `*`. Returns `None` if the variable doesn't set this key.
 fn chosen_name<'a>(name: &'a str, key: &Key) -> Option<&'a str> {
     let pattern = variable_pattern(key);
     match pattern.split_once('*') {
@@ -131,7 +133,8 @@ fn chosen_name<'a>(name: &'a str, key: &Key) -> Option<&'a str> {
     }
 }
 
-/// Returns advice about a variable that names a key of another agent, or `None` if it doesn't.
+/// Returns advice about a variable that sets a key of another agent. Returns `None` for other
+/// variables.
 fn foreign_advice(name: &str) -> Option<String> {
     let key = crate::migration::keys_instead()
         .find(|key| name == format!("TOOLHOLD_{}", in_capitals(&key.old.replace('.', "_"))))?;

@@ -9,7 +9,7 @@ use toolhold_system::watch::{FileStamp, FolderWatch, MAX_DELAY, QUIET};
 
 use super::{Folders, Inputs};
 
-/// The files that a configuration is read from, and their stamps.
+/// The files from which a configuration is read, with their stamps.
 #[derive(Debug)]
 pub struct ConfigWatch {
     files: Vec<PathBuf>,
@@ -20,11 +20,12 @@ pub struct ConfigWatch {
 }
 
 impl ConfigWatch {
-    /// Starts to watch. Call it before the configuration is loaded, so that no change is missed.
+    /// Starts to watch. Call this function before the configuration is loaded, so that no change is
+    /// missed.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the kernel gives no watch.
+    /// [`HostError::Io`] if the kernel can't create a watch.
     pub fn new(folders: &Folders, inputs: &Inputs) -> Result<Self, HostError> {
         let own = inputs.file.clone().unwrap_or_else(|| folders.config_file());
         let project = inputs.working_directory.as_ref().map(|folder| folder.join("toolhold.toml"));
@@ -67,7 +68,7 @@ impl ConfigWatch {
     ///
     /// # Errors
     ///
-    /// The system's, if it can't wait.
+    /// Returns the system's error if waiting fails.
     pub fn wait_for_change(&mut self) -> io::Result<()> {
         loop {
             self.folders.wait(&[])?;
@@ -76,7 +77,7 @@ impl ConfigWatch {
             if stamps == self.stamps {
                 continue;
             }
-            // A file that is being written may hold only the beginning of its rules.
+            // A file that is being written may contain only the beginning of its rules.
             let deadline = Instant::now() + MAX_DELAY;
             loop {
                 std::thread::sleep(QUIET);
@@ -98,9 +99,9 @@ fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Returns the stamp of a file, or `None` if it is missing. A folder is taken as missing: while a
-/// command runs, an empty folder keeps the command from making a `toolhold.toml`, which is no
-/// change of the configuration.
+/// Returns the stamp of a file, or `None` if the file is missing. A folder is treated as a missing
+/// file: while a command runs, an empty folder prevents the command from creating a
+/// `toolhold.toml`. This folder isn't a change of the configuration.
 fn stamp(path: &Path) -> Option<FileStamp> {
     let metadata = path.metadata().ok()?;
     if metadata.is_file() { Some(FileStamp::from(&metadata)) } else { None }

@@ -1,5 +1,5 @@
-//! `[approvals]`: who approves calls, how long an approval of a session lasts, and how long a call
-//! waits for one.
+//! `[approvals]`: who approves calls, how long an approval for a session lasts, and how long a call
+//! waits for an approval.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,11 @@ section! {
     /// Approvals of calls.
     #[derive(Copy, Eq)]
     pub struct Approvals {
-        /// Seconds after which an approval for the session ends, and a question for `toolhold
-        /// approvals` expires.
+        /// Seconds until an approval for the session ends. Questions for `toolhold approvals`
+        /// expire after the same time.
         pub expire_secs: Bounded<1, 28_800> = Bounded::clamped(3600), Narrowing::Smaller;
         /// Seconds that a call waits for `toolhold approvals` if nobody else can be asked. 0 means
-        /// that the call doesn't wait: the approval then applies to the next identical call.
+        /// that the call doesn't wait, and an approval applies to the next identical call.
         pub wait_secs: Bounded<0, 3600> = Bounded::clamped(0), Narrowing::Smaller;
         /// Whether `toolhold call --yes` approves calls.
         pub yes_flag: bool = true, Narrowing::OnlyFalse;
@@ -34,6 +34,6 @@ pub enum McpApprovals {
     Client,
     /// The person who runs `toolhold approvals` at a terminal.
     Terminal,
-    /// Nobody: a call that needs approval is refused.
+    /// Nobody approves: a call that needs approval is denied.
     Deny,
 }

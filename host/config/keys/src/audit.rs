@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
 
-// A project's file that could rotate or remove files could erase the traces of its calls.
+// If a project's file could rotate or remove log files, it could erase the traces of its calls.
 section! {
     /// The audit log of all calls.
     #[derive(Copy, Eq)]
@@ -17,13 +17,13 @@ section! {
         /// The treatment of an acting call that can't be recorded, for example because the disk is
         /// full. Calls that only read continue.
         pub on_failure: OnFailure = OnFailure::Stop, Narrowing::Stricter(&["stop", "continue"]);
-        /// Whether each record is written to the disk before the call continues, so that the record
-        /// survives a power failure. Each call then takes some milliseconds longer; calls at the
+        /// Whether each entry is written to the disk before the call continues, so that the entry
+        /// survives a power failure. Each call then takes some milliseconds longer. Calls at the
         /// same time share one write.
         pub durable: bool, Narrowing::OnlyTrue;
-        /// MiB of one file; then the next file begins.
+        /// Size limit of one file, in MiB. After that, a new file starts.
         pub max_mib: Bounded<1, 65_536> = Bounded::clamped(64), Narrowing::Ignored;
-        /// The number of older files that are kept; the oldest are removed. 0 means all.
+        /// The number of older files that aren't removed. 0 means all.
         pub keep: Bounded<0, 100_000> = Bounded::clamped(0), Narrowing::Ignored;
     }
 }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// A whole number from `MIN` to `MAX`, both included.
 ///
-/// The bounds are part of the type, so that reading refuses a value out of range and names its
-/// place in the file.
+/// The bounds are part of the type. A value out of range is refused when the file is read, and the
+/// error names its position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Bounded<const MIN: u64, const MAX: u64>(u64);
 

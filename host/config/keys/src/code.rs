@@ -1,4 +1,4 @@
-//! `[tools.code]`: which language servers `search_code` may ask beside its index.
+//! `[tools.code]`: the language servers that `search_code` may ask in addition to its index.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +12,25 @@ section! {
     /// Language servers for the search in code. The index itself is in `[index]`.
     #[derive(Eq)]
     pub struct CodeSearch {
-        /// Language servers, which `search_code` asks if a call requests that.
+        /// Language servers, which `search_code` asks if the call requests it.
         pub lsp: LanguageServers, Narrowing::Table(LanguageServers::RULES);
     }
 }
 
 section! {
-    /// Language servers, which know the definitions from macros and types. Language servers run the
-    /// project's code, with the grants of `[tools.shell]`, without the network and without writing.
-    /// The rules for `bash` decide whether a server may start.
+    /// Language servers, which also find definitions from macros and types. A language server runs
+    /// the project's code. It has the grants of `[tools.shell]`, but no network and no write
+    /// access. The rules for `bash` decide whether a server may start.
     #[derive(Eq)]
     pub struct LanguageServers {
         /// Whether `search_code` may ask language servers.
         pub enabled: bool = false, Narrowing::OnlyFalse;
         /// Seconds for language servers in one call, in addition to `call` of `[tools]`.
         pub timeout: Bounded<1, 600> = Bounded::clamped(60), Narrowing::Smaller;
-        /// The command of a server, a program and its arguments, by language: `c` (and C++), `go`,
-        /// `python`, `rust` or `typescript` (and JavaScript). By default `clangd`, `gopls`,
+        /// The command of each server, a program and its arguments, by language: `c` (and C++),
+        /// `go`, `python`, `rust` or `typescript` (and JavaScript). By default `clangd`, `gopls`,
         /// `pyright-langserver --stdio`, `rust-analyzer` and `typescript-language-server --stdio`.
-        /// An empty list: no server. The project's programs, in `.venv/bin`, `venv/bin` or
+        /// An empty list means no server. The project's programs, in `.venv/bin`, `venv/bin` or
         /// `node_modules/.bin`, are preferred to the machine's.
         #[serde(deserialize_with = "over_default_servers")]
         #[schemars(extend("examples" = [{ "python": ["pylsp"] }]))]
@@ -72,7 +72,8 @@ fn default_servers() -> BTreeMap<ServerLanguage, Vec<String>> {
     servers
 }
 
-/// Reads the commands of some languages. Those of the others are the default ones.
+/// Deserializes the commands of the languages that are present. Other languages have the default
+/// commands.
 fn over_default_servers<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<ServerLanguage, Vec<String>>, D::Error> {

@@ -1,4 +1,5 @@
-//! `[index]`: what `search_code` keeps in its index, and which database searches its vectors.
+//! `[index]`: the content of the index of `search_code`, and the database that searches its
+//! vectors.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +16,18 @@ section! {
     pub struct CodeIndex {
         /// Whether `search_code` and its index exist. `false` removes the tool from the catalogue.
         pub enabled: bool = true, Narrowing::OnlyFalse;
-        /// MiB of the index for all projects together. The project whose last search is longest ago
-        /// is removed first. On disk, the index takes up to three times as much.
+        /// Size limit of the index of all projects together, in MiB. The project with the oldest
+        /// last search is removed first. On disk, the index takes up to three times as much space.
         pub max_mib: Bounded<1, 65_536> = Bounded::clamped(512), Narrowing::Ignored;
-        /// The number of files that are indexed in one project.
+        /// The maximum number of files that are indexed in one project.
         pub max_files: Bounded<1, 1_000_000> = Bounded::clamped(50_000), Narrowing::Smaller;
         /// Seconds that one call may spend on updating the index, in time and in processor time
         /// beyond `cpu_secs` of `[tools.limits]`. The next call continues the update.
         pub update_secs: Bounded<1, 3600> = Bounded::clamped(20), Narrowing::Smaller;
         /// The table of `[providers]` whose model makes vectors of the code and of queries, so that
         /// `search_code` also finds code with a similar meaning. The provider needs an
-        /// `/embeddings` and gets your projects' code, without text that looks like a secret. If
-        /// empty, nothing is sent.
+        /// `/embeddings` endpoint, and gets your projects' code without text that looks like a
+        /// secret. If empty, nothing is sent.
         pub embeddings: String, Narrowing::OnlyEmpty;
         /// The database that compares the vectors.
         pub vector_backend: VectorBackend, Narrowing::Stricter(&["embedded", "qdrant"]);
@@ -43,7 +44,7 @@ pub enum VectorBackend {
     /// Toolhold's index, which compares all of its vectors.
     #[default]
     Embedded,
-    /// The server of `[index.qdrant]`, which gets the vectors, but no texts and paths.
+    /// The server of `[index.qdrant]`, which gets the vectors without texts and paths.
     Qdrant,
 }
 
@@ -54,8 +55,8 @@ section! {
         /// The server's address: https, or http on this machine.
         #[schemars(extend("examples" = ["http://localhost:6333"]))]
         pub url: String, Narrowing::Ignored;
-        /// The start of the collections' names; `-` and the length of a vector follow. Missing
-        /// collections are created.
+        /// The prefix of the collections' names, which continue with `-` and the length of a
+        /// vector. Missing collections are created.
         pub collection: String = "toolhold-code".to_owned(), Narrowing::Ignored;
         /// The server's API key, as a secret with a name of your choice. Without `header`, the key
         /// is sent in `api-key`.

@@ -10,15 +10,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::narrowing::{Narrowing, section};
 use crate::string_types::inline_schema;
 
-// A further rule could close a cycle, and tools on a cycle are never blocked. So even a further
-// `requires` can widen.
+// Tools on a cycle of dependencies are never blocked. An additional `requires` could close a cycle,
+// so even an additional rule can widen.
 section! {
     /// Tools that are blocked until other tools have succeeded in the same session.
     pub struct Dependencies {
         /// Whether the rules apply.
         pub enabled: bool, Narrowing::OnlyTrue;
-        /// The amount that a tool's rank rises for each tool that it prefers and that has
-        /// succeeded.
+        /// The increase of a tool's rank for each tool that it prefers and that has succeeded.
         pub boost_per_dep: Ratio = Ratio(0.15), Narrowing::Ignored;
         /// The largest amount that is added to a rank.
         pub max_total_boost: Ratio = Ratio(0.2), Narrowing::Ignored;

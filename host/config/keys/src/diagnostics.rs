@@ -18,8 +18,8 @@ section! {
         pub checkers: Vec<Checker> = Checker::ALL.to_vec(), Narrowing::Subset;
         /// Seconds for a call without a `timeout`.
         pub timeout: Bounded<1, 86_400> = Bounded::clamped(300), Narrowing::Smaller;
-        /// Further arguments for a checker, by its name. `cargo` stands for `cargo check` and
-        /// `cargo clippy`, `ruff` for `ruff check`, and `go` for `go vet`.
+        /// Additional arguments for a checker, by its name. `cargo` means `cargo check` and `cargo
+        /// clippy`, `ruff` means `ruff check`, and `go` means `go vet`.
         #[schemars(extend("examples" = [{ "cargo": ["--all-targets"] }]))]
         pub arguments: BTreeMap<Checker, Vec<String>>, Narrowing::Each(&Narrowing::Ignored);
     }

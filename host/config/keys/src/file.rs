@@ -11,23 +11,23 @@ section! {
     pub struct FileTools {
         /// Whether the file tools exist. `false` removes them from the catalogue.
         pub enabled: bool = true, Narrowing::OnlyFalse;
-        /// Directories that the built-in file tools may use. The default and an empty list mean the
-        /// working directory, for reading and writing.
+        /// Directories that the built-in file tools may use. The default and an empty list both
+        /// mean the working directory, for reading and writing.
         pub allowed_paths: Vec<AllowedPath> = vec![AllowedPath { path: ".".to_owned(), access: PathAccess::ReadWrite }], Narrowing::Directories;
         /// Globs of files that no tool reads or writes, such as `**/.env`, `secrets/**`, `~/.ssh`.
         /// They also apply to plugins.
         pub deny_read: Vec<PathGlob>, Narrowing::Adds;
-        /// Globs of the only files that tools read. They also apply to plugins. If empty, all
-        /// files.
+        /// Globs of files that tools may read. Tools can't read any other file. The globs also
+        /// apply to plugins. If empty, tools may read all files.
         pub allow_read: Vec<PathGlob>, Narrowing::Restricts;
-        /// Globs of files that no tool writes. They also apply to plugins. The default keeps tools
-        /// from planting code in a repository.
+        /// Globs of files that no tool writes. They also apply to plugins. The default prevents
+        /// tools from adding code that git runs.
         pub deny_write: Vec<PathGlob> = vec![PathGlob::known(".git/**")], Narrowing::Adds;
     }
 }
 
 impl FileTools {
-    /// The granted directories, with what an empty list stands for.
+    /// Returns the granted directories. An empty list is replaced by its meaning.
     pub fn granted_paths(&self) -> Vec<AllowedPath> {
         if self.allowed_paths.is_empty() {
             Self::default().allowed_paths

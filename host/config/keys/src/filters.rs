@@ -1,4 +1,4 @@
-//! `[tools.filters]`: what filters leave out of answers.
+//! `[tools.filters]`: the filters that shorten answers.
 
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -20,12 +20,13 @@ section! {
     pub struct Filters {
         /// Whether filters that shorten answers are used. Filters for security are always used.
         pub enabled: bool = true, Narrowing::Ignored;
-        /// Your own rules for the built-in filters. If empty, `filters.toml` next to your
-        /// `toolhold.toml`. `~` is the home directory. A relative path starts at the folder of the
-        /// `toolhold.toml` that names it; in a variable or a flag, at the working directory.
+        /// The file with your own rules for the built-in filters. If empty, the file is
+        /// `filters.toml` next to your `toolhold.toml`. `~` is the home directory. A relative path
+        /// starts at the folder of the `toolhold.toml` that names it. In a variable or a flag, the
+        /// path starts at the working directory.
         pub filters_path: String, Narrowing::Ignored;
-        /// The plugins whose filters are used, by name, in the order in which an answer passes
-        /// them. Other plugins don't filter. `filters` is built in.
+        /// The plugins whose filters are used, by name. An answer passes the filters in this order.
+        /// Other plugins don't filter. `filters` is built in.
         pub chain: Vec<String> = vec![BUILT_IN_FILTERS.to_owned()], Narrowing::Ignored;
         /// Lines about security that no filter removes.
         pub security: FilterSecurity, Narrowing::Table(FilterSecurity::RULES);
@@ -33,14 +34,14 @@ section! {
 }
 
 section! {
-    /// Lines about security: a warning of unsafe code, a refused login, an advisory. A line that a
-    /// filter removed is put back, without the secrets in it.
+    /// Lines about security: a warning of unsafe code, a failed login, an advisory. If a filter
+    /// removes such a line, the line is restored without its secrets.
     #[derive(Eq)]
     pub struct FilterSecurity {
-        /// Whether such lines are put back.
+        /// Whether these lines are restored.
         pub enabled: bool = true, Narrowing::OnlyTrue;
-        /// Regular expressions for further such lines, in the syntax of the Rust crate `regex`,
-        /// ignoring case; at most 512 characters each.
+        /// Regular expressions for additional security lines. They have the syntax of the Rust
+        /// crate `regex`, ignore case, and have at most 512 characters each.
         #[schemars(extend("examples" = [["(?i)license violation"]]))]
         pub extra_patterns: Vec<WrittenExpression>, Narrowing::Adds;
     }

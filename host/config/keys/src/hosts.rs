@@ -13,7 +13,7 @@ use toolhold_policy::egress::{Grant, HostGrantError, HostPattern, PrivateHosts, 
 use crate::Bounded;
 use crate::string_types::inline_schema;
 
-/// A host, `*.` and a name for all hosts below it, or `*` for any host.
+/// A host, `*.` and a name for all hosts below that name, or `*` for any host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenHost(String);
 
@@ -206,8 +206,8 @@ impl HostGrant {
             && self.covers_methods(&other.methods)
     }
 
-    /// Checks the scheme. An entry without a scheme doesn't cover http: a request without TLS needs
-    /// an entry that says so.
+    /// Checks the scheme. An entry without a scheme doesn't cover http, because requests without
+    /// TLS need an entry with `http://`.
     fn covers_scheme(&self, other: Option<UrlScheme>) -> bool {
         match self.scheme {
             None => other != Some(UrlScheme::Http),
@@ -215,7 +215,7 @@ impl HostGrant {
         }
     }
 
-    /// Checks the methods. An empty list stands for all methods.
+    /// Checks the methods. An empty list means all methods.
     fn covers_methods(&self, other: &[Method]) -> bool {
         if self.methods.is_empty() || other.is_empty() {
             return self.methods.is_empty();
@@ -298,7 +298,7 @@ pub(crate) fn host_grant(written: &str) -> Result<HostGrant, HostGrantError> {
     })
 }
 
-/// The text is the grant as it is written without methods.
+/// Displays the grant as it is written without methods.
 impl fmt::Display for HostGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(scheme) = self.scheme {

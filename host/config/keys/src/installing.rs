@@ -14,21 +14,21 @@ use crate::narrowing::{Narrowing, section};
 
 section! {
     /// The plugins that may be installed and loaded, from any source. Built-in plugins are a part
-    /// of the program and always allowed.
+    /// of the program and are always allowed.
     #[derive(Eq)]
     pub struct Installing {
-        /// Whether plugins need a signature by one of `keys` to be installed and loaded.
+        /// Whether a plugin needs a signature by one of `keys` before it is installed and loaded.
         pub require_signature: bool, Narrowing::OnlyTrue;
-        /// Sources that plugins may come from: a source, a source and `/*` for all below it, or
-        /// `"*"`. For a component loaded by `path` or from the plugin folder, the source is its
-        /// file. If empty, no plugin is installed or loaded.
+        /// Sources from which plugins may come: a source, a source and `/*` for all sources below
+        /// it, or `"*"`. The source of a component that is loaded by `path` or from the plugin
+        /// folder is its file. If empty, no plugin is installed or loaded.
         #[schemars(extend("examples" = [["oci://registry.example.com/acme/*"]]))]
         pub sources: Vec<Parsed<SourcePattern>> = vec![everything()], Narrowing::Covered(covers_source);
-        /// Keys that are trusted to sign plugins. To replace a key, add the new key, and set
-        /// `revoked` for the old key when no plugin is signed by it any more.
+        /// Keys that are trusted to sign plugins. To replace a key, first add the new key. Set
+        /// `revoked` for the old key when it no longer signs any plugin.
         pub keys: Vec<InstallKey>, Narrowing::Covered(InstallKey::covers_written);
-        /// The only plugins that are installed and loaded: by name, by the digest of the component,
-        /// or by the key that signed it. If empty, none.
+        /// The plugins that may be installed and loaded, by name, by the digest of the component,
+        /// or by the key that signed it. If empty, no plugin is allowed.
         #[schemars(extend("examples" = [[{ "key": "RWQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "plugins": ["acme-*"] }]]))]
         pub allowed: Vec<AllowedPlugin> = vec![AllowedPlugin::any()], Narrowing::Covered(AllowedPlugin::covers_written);
     }
@@ -53,8 +53,8 @@ impl Installing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline, deny_unknown_fields)]
 pub struct AllowedPlugin {
-    /// The plugins' names: names, `"acme-*"` for all names with that start, or `"*"`. If absent,
-    /// all.
+    /// The plugins' names: names, `"acme-*"` for all names with that prefix, or `"*"`. If absent,
+    /// all plugins match.
     #[serde(default = "every_name")]
     #[schemars(default)]
     pub plugins: Vec<Parsed<PluginPattern>>,
@@ -80,7 +80,7 @@ impl AllowedPlugin {
         allows_digest && self.plugins.iter().any(|pattern| pattern.0.matches(name))
     }
 
-    /// Checks whether one entry of a list has every plugin of another entry.
+    /// Checks whether one entry of a list covers every plugin of another entry.
     pub fn covers_written(one: &Value, other: &Value) -> bool {
         match (Self::deserialize(one), Self::deserialize(other)) {
             (Ok(one), Ok(other)) => one.covers(&other),
@@ -108,12 +108,12 @@ pub struct InstallKey {
     /// The public key: the line that `toolhold plugin key show` prints, or the second line of
     /// minisign's file.
     pub key: Parsed<PublicKey>,
-    /// The plugins that the key may sign: names, `"acme-*"` for all names with that start, or
-    /// `"*"`. If empty, none.
+    /// The plugins that the key may sign: names, `"acme-*"` for all names with that prefix, or
+    /// `"*"`. If empty, the key may sign no plugin.
     #[serde(default)]
     pub plugins: Vec<Parsed<PluginPattern>>,
-    /// The sources that these plugins may come from, as in `sources` of `[installing]`. If empty,
-    /// all.
+    /// The sources from which these plugins may come, as in `sources` of `[installing]`. If empty,
+    /// all sources are allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<Parsed<SourcePattern>>,
     /// Whether the key may sign bundles, which contain plugins and configuration.
@@ -141,7 +141,8 @@ impl InstallKey {
         }
     }
 
-    /// Checks whether one entry of a list trusts a key with everything that another entry does.
+    /// Checks whether one entry of a list trusts a key for everything for which another entry
+    /// trusts it.
     pub fn covers_written(one: &Value, other: &Value) -> bool {
         match (Self::deserialize(one), Self::deserialize(other)) {
             (Ok(one), Ok(other)) => one.covers(&other),
@@ -165,7 +166,7 @@ impl InstallKey {
             && all_in(&self.plugins, &other.plugins, PluginPattern::covers)
     }
 
-    /// Checks whether the other key ends on the same day or earlier.
+    /// Checks whether the other key expires on the same day or earlier.
     fn covers_time(&self, other: &Self) -> bool {
         match (&self.not_after, &other.not_after) {
             (None, _) => true,
@@ -174,7 +175,7 @@ impl InstallKey {
         }
     }
 
-    /// Checks the sources. An empty list stands for all sources.
+    /// Checks the sources. An empty list means all sources.
     fn covers_sources(&self, other: &Self) -> bool {
         if self.sources.is_empty() || other.sources.is_empty() {
             return self.sources.is_empty();
@@ -188,7 +189,7 @@ fn all_in<T>(one: &[Parsed<T>], other: &[Parsed<T>], covers: fn(&T, &T) -> bool)
     other.iter().all(|other| one.iter().any(|one| covers(&one.0, &other.0)))
 }
 
-/// Checks whether one entry of a list has every source of another entry.
+/// Checks whether one entry of a list covers every source of another entry.
 fn covers_source(one: &Value, other: &Value) -> bool {
     match (Parsed::<SourcePattern>::deserialize(one), Parsed::<SourcePattern>::deserialize(other)) {
         (Ok(one), Ok(other)) => one.0.covers(&other.0),

@@ -21,11 +21,12 @@ section! {
         pub written_mib: Bounded<1, 1_048_576> = Bounded::clamped(1024), Narrowing::Smaller;
         /// Files, directories and other handles that may be open at the same time.
         pub handles: Bounded<16, 4096> = Bounded::clamped(256), Narrowing::Smaller;
-        /// Requests to the network. Each redirect counts.
+        /// Requests to the network, including redirects.
         pub requests: Bounded<1, 256> = Bounded::clamped(100), Narrowing::Smaller;
-        /// Requests of the plugin at the same time; further requests wait.
+        /// Requests of the plugin at the same time. Further requests wait.
         pub concurrent_requests: Bounded<1, 1024> = Bounded::clamped(8), Narrowing::Smaller;
-        /// MiB of one response from the network, both as received and unpacked.
+        /// MiB of one response from the network. The limit applies to the received size and to the
+        /// unpacked size.
         pub response_mib: Bounded<1, 1024> = Bounded::clamped(10), Narrowing::Smaller;
         /// Seconds of one request, until the end of its response.
         pub request_secs: Bounded<1, 3600> = Bounded::clamped(30), Narrowing::Smaller;
@@ -33,7 +34,7 @@ section! {
 }
 
 section! {
-    /// The limits of one call of a plugin. An absent key has its value from `[tools.limits]`.
+    /// The limits of one call of a plugin. A missing key has its value from `[tools.limits]`.
     #[derive(Copy, Eq)]
     pub struct PluginLimits {
         /// Seconds of processor time.
@@ -51,13 +52,14 @@ section! {
         /// Files, directories and other handles that may be open at the same time.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub handles: Option<Bounded<16, 4096>>, Narrowing::Smaller;
-        /// Requests to the network. Each redirect counts.
+        /// Requests to the network, including redirects.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub requests: Option<Bounded<1, 256>>, Narrowing::Smaller;
-        /// Requests of the plugin at the same time; further requests wait.
+        /// Requests of the plugin at the same time. Further requests wait.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub concurrent_requests: Option<Bounded<1, 1024>>, Narrowing::Smaller;
-        /// MiB of one response from the network, both as received and unpacked.
+        /// MiB of one response from the network. The limit applies to the received size and to the
+        /// unpacked size.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub response_mib: Option<Bounded<1, 1024>>, Narrowing::Smaller;
         /// Seconds of one request, until the end of its response.
@@ -67,7 +69,7 @@ section! {
 }
 
 impl PluginLimits {
-    /// The limits of the plugin, over those of all tools.
+    /// Returns the limits of the plugin. Limits that the plugin doesn't set are those of all tools.
     pub fn over(self, all: Limits) -> Limits {
         Limits {
             cpu_secs: self.cpu_secs.unwrap_or(all.cpu_secs),

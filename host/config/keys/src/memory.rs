@@ -1,4 +1,4 @@
-//! `[tools.memory]`: what the built-in memory may keep, and which model makes its vectors.
+//! `[tools.memory]`: the size of the built-in memory, and the model that makes its vectors.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,15 +10,15 @@ section! {
     /// The built-in memory, in which models save entries.
     pub struct Memory {
         /// Whether the memory tools exist. `false` removes them from the catalogue. Saved entries
-        /// stay.
+        /// aren't removed.
         pub enabled: bool = true, Narrowing::OnlyFalse;
-        /// MiB of all entries of all users, projects and sessions together. 64 MiB can hold 100,000
-        /// entries, and other sizes a proportional number.
+        /// MiB of all entries of all users, projects and sessions together. 64 MiB can store
+        /// 100,000 entries, and other sizes store a proportional number.
         pub index_mib: Bounded<1, 65_536> = Bounded::clamped(64), Narrowing::Smaller;
         /// The table of `[providers]` whose model makes vectors of entries and of queries, so that
-        /// entries are also found by their meaning. The provider needs an `/embeddings` and gets
-        /// the entries and queries, without text that looks like a secret. If empty, nothing is
-        /// sent.
+        /// entries are also found by their meaning. The provider needs an `/embeddings` endpoint,
+        /// and gets the entries and queries without text that looks like a secret. If empty,
+        /// nothing is sent.
         pub embeddings: String, Narrowing::OnlyEmpty;
     }
 }

@@ -1,8 +1,8 @@
-//! The rules for changes of a key by a `toolhold.toml` in the working directory. Each key names its
-//! rule where it is declared. Such a file narrows and never widens.
+//! The rules for changes of a key by a `toolhold.toml` in the working directory. The file can
+//! narrow the configuration and never widens it, because it is untrusted: tools may write to the
+//! directory, and repositories contain these files.
 //!
-//! Such a file is untrusted: tools may write to the directory, and repositories ship such files.
-//! Each key has its rule where it is declared, and a key without a rule doesn't compile.
+//! Each key has its rule where it is declared. A key without a rule doesn't compile.
 
 use serde_json::Value;
 
@@ -16,40 +16,41 @@ pub enum Narrowing {
     Named(&'static [(&'static str, Narrowing)]),
     /// The smaller number.
     Smaller,
-    /// The smaller number. 0 stands for a number that depends on the machine's processors.
+    /// The smaller number. 0 means a number that depends on the machine's processors.
     SmallerOrAutomatic,
-    /// The smaller number. 0 stands for no limit.
+    /// The smaller number. 0 means no limit.
     SmallerOrUnbounded,
     /// Only `false`, which disables something.
     OnlyFalse,
     /// Only `true`, which enables a protection.
     OnlyTrue,
-    /// Only an empty text, which disables something.
+    /// Only an empty string, which disables something.
     OnlyEmpty,
     /// The stricter word. These words are sorted, the strictest first.
     Stricter(&'static [&'static str]),
     /// Directories that are already granted, with the lesser access.
     Directories,
-    /// Denials, which are added to the current ones.
+    /// Denials, which are added to the current denials.
     Adds,
-    /// Rules whose key of this name isn't `allow`. They are added before the current ones.
+    /// Rules that deny or ask, added before the current rules. In these rules, the key with this
+    /// name isn't `allow`.
     Denials(&'static str),
-    /// A value for each name, with this rule. New names are accepted, since they start nothing.
+    /// A value for each name, with this rule. New names are accepted, because they start nothing.
     Each(&'static Narrowing),
-    /// A list of the only things that are allowed. If the current list is empty, any list applies;
-    /// otherwise only entries of the current list.
+    /// A list of everything that is allowed. If the current list is empty, any list applies.
+    /// Otherwise only entries of the current list apply.
     Restricts,
     /// Separate grants, or exceptions from denials. The entries that are in both lists apply.
     Subset,
-    /// Grants that may contain each other. The function tells whether its first entry covers its
-    /// second. The entries of either list that the other list covers apply.
+    /// Grants that may contain each other. An entry of either list applies if the other list covers
+    /// it. The function returns whether its first entry covers its second.
     Covered(fn(&Value, &Value) -> bool),
     /// Only `"approve"`.
     Approve,
-    /// This rule in a ceiling, and no value in a working directory: other directories would lose
-    /// data, or a repository would write text that a model obeys.
+    /// This rule in a ceiling. In a working directory, no value is accepted: other directories
+    /// would lose data, or a repository would write text that a model obeys.
     InCeiling(&'static Narrowing),
-    /// No value. Only the reader of the table knows its keys, and only the operator's own
+    /// No value. Only the plugin that reads the table knows its keys, and only the operator's own
     /// configuration can set them.
     Free,
     /// No value. Only the operator's own configuration can set the key.

@@ -10,34 +10,35 @@ use crate::hosts::host_grant;
 use crate::narrowing::{Narrowing, section};
 use crate::string_types::{as_written, inline_schema};
 
-// Whoever chooses the proxy or an authority can read all requests.
+// The proxy or an authority can read all requests.
 section! {
     /// The proxy and the certificate authorities for the requests of plugins and of Toolhold
     /// itself.
     #[derive(Eq)]
     pub struct Network {
-        /// The proxy for requests, for example `"http://proxy.example.com:3128"`; `""` means none.
-        /// If absent, `HTTPS_PROXY` or `ALL_PROXY` of your environment is used. Put a proxy's
-        /// password there too.
+        /// The proxy for requests, for example `"http://proxy.example.com:3128"`. `""` means no
+        /// proxy. If absent, `HTTPS_PROXY` or `ALL_PROXY` of your environment is used. Set a proxy
+        /// with a password in these variables.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = ["http://proxy.example.com:3128"]))]
         pub proxy: Option<WrittenProxy>, Narrowing::Ignored;
-        /// Hosts that are reached without the proxy: names, with everything below them, addresses
-        /// and ranges. If absent, `NO_PROXY` is used.
+        /// Hosts that are reached without the proxy: names (including all names below them),
+        /// addresses and ranges. If absent, `NO_PROXY` is used.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("examples" = [["localhost", "10.0.0.0/8"]]))]
         pub no_proxy: Option<Vec<WithoutProxy>>, Narrowing::Ignored;
         /// Whether the proxy resolves names that this machine can't resolve. The addresses of these
         /// names aren't checked.
         pub proxy_resolves: bool, Narrowing::OnlyFalse;
-        /// PEM files with certificates of authorities that are trusted in addition to those of the
-        /// system. A relative path starts at the folder of the `toolhold.toml` that names it.
+        /// PEM files with certificates of authorities. These authorities are trusted in addition to
+        /// the system's authorities. A relative path starts at the folder of the `toolhold.toml`
+        /// that names it.
         #[schemars(extend("examples" = [["~/company-ca.pem"]]))]
         pub authorities: Vec<String>, Narrowing::Ignored;
     }
 }
 
-/// The address of a proxy: `http://host:port`. Empty means none.
+/// The address of a proxy: `http://host:port`. An empty string means no proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenProxy(String);
 
@@ -49,7 +50,7 @@ impl<'de> Deserialize<'de> for WrittenProxy {
         if written.is_empty() {
             return Ok(Self(written));
         }
-        // A password must not appear in a message, and `toolhold config show` would show it.
+        // A password must not appear in messages or in the output of `toolhold config show`.
         if written.contains('@') {
             return Err(serde::de::Error::custom(
                 "a proxy's user name and password can't be in this file: remove the key, and set HTTPS_PROXY in the environment to the whole address",
@@ -64,7 +65,7 @@ impl<'de> Deserialize<'de> for WrittenProxy {
     }
 }
 
-/// Checks whether a text is `http://`, one host, and perhaps a port.
+/// Checks whether a string is `http://`, a host, and optionally a port.
 fn is_http_address(text: &str) -> bool {
     let Some(address) = text.strip_prefix("http://") else { return false };
     let host = address.strip_suffix('/').unwrap_or(address);
@@ -74,8 +75,8 @@ fn is_http_address(text: &str) -> bool {
 
 inline_schema!(WrittenProxy, "Proxy", json_schema!({ "type": "string" }));
 
-/// Hosts that are reached without the proxy: a name with everything below it, an address, a range,
-/// or `*` for all.
+/// Hosts that are reached without the proxy: a name (including all names below it), an address, a
+/// range, or `*` for all hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WithoutProxy(String);
 

@@ -12,14 +12,14 @@ use toolhold_policy::files::PathGlobs;
 
 use crate::string_types::inline_schema;
 
-/// A directory that is granted: `"path"`, read and write, or `{ path = "path", access = "read" }`.
+/// A granted directory: `"path"` to read and write, or `{ path = "path", access = "read" }`.
 ///
 /// `~` is the home directory. A relative path starts at the working directory, in every source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedPath {
     /// The path as it was written.
     pub path: String,
-    /// The access to it.
+    /// The access to the path.
     pub access: PathAccess,
 }
 
@@ -32,26 +32,26 @@ pub struct AllowedPath {
 pub enum PathAccess {
     /// Files are read, directories listed and searched.
     Read,
-    /// Files and directories are also made, changed and removed.
+    /// Files and directories may also be created, changed and removed.
     #[default]
     ReadWrite,
 }
 
-/// A directory and the access to it.
+/// The form of a granted directory with its access.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(inline, deny_unknown_fields)]
 struct Long {
     /// The directory.
     path: String,
-    /// The access to it.
+    /// The access to the path.
     #[serde(default)]
     access: PathAccess,
 }
 
 impl<'de> Deserialize<'de> for AllowedPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Written by hand: an untagged enum would report "did not match any variant" and would hide
-        // unknown keys.
+        // The implementation is manual because an untagged enum would only report "did not match
+        // any variant", and would hide unknown keys.
         struct Either;
 
         impl<'de> Visitor<'de> for Either {
@@ -89,7 +89,8 @@ fn check_path<E: serde::de::Error>(path: String, access: PathAccess) -> Result<A
     Ok(AllowedPath { path, access })
 }
 
-/// Checks whether a path begins with `~` and a name, which is the home of another user.
+/// Checks whether a path begins with `~` and a name, which means the home directory of another
+/// user.
 fn is_in_other_home(path: &str) -> bool {
     path.starts_with('~') && path != "~" && !path.starts_with("~/")
 }
@@ -126,7 +127,7 @@ pub enum PathGlobError {
     /// The pattern begins with `!`.
     #[error("`{0}`: globs can't be inverted with `!`; a denial always wins")]
     Inverted(String),
-    /// A part of it is `..`.
+    /// The glob contains `..`.
     #[error("`{0}`: paths are compared without `..`, so this never matches")]
     Parent(String),
     /// The pattern begins with `~` and a name.
@@ -137,17 +138,19 @@ pub enum PathGlobError {
     Glob(#[from] GlobError),
 }
 
-/// A glob over paths, for [`PathGlobs`]. With a leading `/` or `~/` it is compared with the whole
-/// path, otherwise at any depth. It also matches everything below a match.
+/// A glob over paths, for [`PathGlobs`]. A glob with a leading `/` or `~/` is compared with the
+/// whole path. Other globs match at any depth. A glob also matches everything below a matching
+/// path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PathGlob(String);
 
 impl PathGlob {
-    /// Makes a glob that can match a path.
+    /// Creates a glob that can match a path.
     ///
     /// # Errors
     ///
-    /// The glob is invalid, or can never match: in `deny_read` it would protect nothing.
+    /// Returns an error if the glob is invalid or can never match. In `deny_read`, this glob would
+    /// protect nothing.
     pub fn new(pattern: impl Into<String>) -> Result<Self, PathGlobError> {
         let pattern = pattern.into();
         if pattern.is_empty() {
@@ -166,8 +169,8 @@ impl PathGlob {
         Ok(Self(pattern))
     }
 
-    /// Makes one of Toolhold's default globs, without a check: defaults are made at every start,
-    /// and compiling a glob takes time. A test checks them.
+    /// Creates one of Toolhold's default globs without checking it. Defaults are created at every
+    /// start, and compiling a glob takes time. A test checks them.
     pub(crate) fn known(pattern: &'static str) -> Self {
         Self(pattern.to_owned())
     }

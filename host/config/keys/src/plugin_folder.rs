@@ -9,9 +9,10 @@ section! {
     /// A folder whose plugins are loaded, and reloaded when they change.
     #[derive(Eq)]
     pub struct PluginFolder {
-        /// The folder. If empty, it is `plugins` in Toolhold's data folder. `~` is the home
-        /// directory. A relative path starts at the folder of the `toolhold.toml` that names it; in
-        /// a variable or a flag, at the working directory. Tools can't write there.
+        /// The folder. If empty, the folder is `plugins` in Toolhold's data folder. `~` is the home
+        /// directory. A relative path starts at the folder of the `toolhold.toml` that names it. In
+        /// a variable or a flag, the path starts at the working directory. Tools can't write to the
+        /// folder.
         pub path: String, Narrowing::Ignored;
         /// The treatment of a plugin that is new or has changed.
         pub reload: Reload, Narrowing::Approve;
@@ -23,10 +24,9 @@ section! {
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum Reload {
-    /// The component waits for `toolhold plugin approve`. Until then, the approved version stays in
-    /// use.
+    /// The component waits for `toolhold plugin approve`. The approved version is used until then.
     #[default]
     Approve,
-    /// The component is used at once, with the grants of its name.
+    /// The component is used at once, with the grants for the plugin's name.
     Trust,
 }

@@ -11,9 +11,9 @@ section! {
     /// Rules for all tools. A denial overrides every rule that allows. If there are rules that
     /// allow, a call passes only if one of them matches.
     pub struct PolicyRules {
-        /// The rules, at most 256, in any order. A field that a rule leaves out matches everything.
-        /// If there is a rule with `effect = "allow"`, every call that matches no such rule is
-        /// denied, except `read_overflow` and the tools for jobs.
+        /// The rules, at most 256, in any order. A missing field of a rule matches everything. If
+        /// there is a rule with `effect = "allow"`, a call that matches none of these rules is
+        /// denied, except calls of `read_overflow` and the tools for jobs.
         pub rules: Vec<PolicyRule>, Narrowing::Denials("effect");
     }
 }
@@ -21,7 +21,7 @@ section! {
 section! {
     /// An older place for rules of `[tools.policy]`.
     pub struct Authorization {
-        // An untrusted file that enabled rules could enable one that allows.
+        // If an untrusted file could enable rules, it could enable a rule that allows.
         /// Whether the rules are appended to those of `[tools.policy]`.
         pub enabled: bool, Narrowing::Ignored;
         /// The rules, as in `[tools.policy]`.
@@ -47,11 +47,12 @@ pub struct PolicyRule {
     /// Tests of arguments. All tests must match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<ArgumentTest>,
-    /// The plugin's trust level. A rule that allows matches this level and higher ones; a rule that
-    /// denies matches this level and lower ones.
+    /// The plugin's trust level. A rule that allows matches this level and higher levels. A rule
+    /// that denies matches this level and lower levels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust: Option<TrustLevel>,
-    /// Phases of an agent's work, which the calling program sets. If empty, every phase.
+    /// Phases of an agent's work, which the calling program sets. If empty, the rule applies in
+    /// every phase.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PolicyPhase>,
 }
@@ -100,7 +101,7 @@ pub enum PolicyPhase {
 pub struct ArgumentTest {
     /// An RFC 6901 pointer into the arguments: `/path`.
     pub pointer: String,
-    /// A pattern with wildcards that is compared with the whole argument.
+    /// A pattern with wildcards, which is compared with the whole argument.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub glob: Option<WrittenPattern>,
     /// A regular expression that is searched for in the argument.
@@ -108,13 +109,13 @@ pub struct ArgumentTest {
     pub regex: Option<String>,
 }
 
-/// The same before it is checked.
+/// A test of an argument before it is checked.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(inline, deny_unknown_fields)]
 struct LooseTest {
     /// An RFC 6901 pointer into the arguments: `/path`.
     pointer: String,
-    /// A pattern with wildcards that is compared with the whole argument.
+    /// A pattern with wildcards, which is compared with the whole argument.
     glob: Option<WrittenPattern>,
     /// A regular expression that is searched for in the argument.
     regex: Option<String>,

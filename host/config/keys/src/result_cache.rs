@@ -1,4 +1,4 @@
-//! `[tools.result_cache]`: whether answers of tools that only read may serve again.
+//! `[tools.result_cache]`: whether answers of tools that only read are used again.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,8 +7,8 @@ use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
 
 section! {
-    /// The cache of answers in a session: answers of tools that only read are used again as long as
-    /// their sources stay the same.
+    /// The cache of answers in a session. An answer of a tool that only reads is used again until
+    /// its sources change.
     #[derive(Copy, Eq)]
     pub struct ResultCache {
         /// Whether answers are cached.
@@ -16,8 +16,8 @@ section! {
         /// Seconds after which a cached answer expires. 0 means that answers expire only when their
         /// sources change.
         pub ttl_secs: Bounded<0, 31_536_000> = Bounded::clamped(300), Narrowing::SmallerOrUnbounded;
-        /// MiB of memory for the cached answers of one session, at most 512 answers, and for the
-        /// data about their sources.
+        /// MiB of memory for the cached answers of one session and for the data about their
+        /// sources. At most 512 answers are cached.
         pub max_mib: Bounded<1, 4096> = Bounded::clamped(32), Narrowing::Smaller;
     }
 }

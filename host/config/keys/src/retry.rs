@@ -1,4 +1,4 @@
-//! `[tools.retry]`: how often and when a failed call is retried.
+//! `[tools.retry]`: when a failed call is retried, and how often.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
 
 section! {
-    /// Retries of failed calls: calls of tools that only read or may be repeated, if the other side
-    /// was busy, failed, was unreachable, or took too long.
+    /// Retries of failed calls of tools that only read or may be repeated. A call is retried if the
+    /// server was busy, failed, was unreachable, or took too long.
     #[derive(Copy, Eq)]
     pub struct Retry {
-        /// The number of retries after the first attempt. 0 means none.
+        /// The number of retries after the first attempt. 0 means no retries.
         pub max_attempts: Bounded<0, 10> = Bounded::clamped(2), Narrowing::Smaller;
-        /// Milliseconds to wait before the first retry, at most; the bound doubles with each
-        /// further one. The actual time is random.
+        /// Maximum wait before the first retry, in milliseconds. The maximum doubles with each
+        /// further retry, and the actual wait is random.
         pub base_ms: Bounded<1, 60_000> = Bounded::clamped(500), Narrowing::Smaller;
         /// Milliseconds to wait before any retry, at most, unless the other side asks for more.
         pub max_ms: Bounded<1, 600_000> = Bounded::clamped(5000), Narrowing::Smaller;
@@ -27,7 +27,7 @@ section! {
 }
 
 impl Retry {
-    /// The same for the policy that decides.
+    /// Converts the settings to the policy that decides on retries.
     pub fn backoff(self) -> Backoff {
         Backoff {
             retries: u32::try_from(self.max_attempts.get()).unwrap_or(u32::MAX),

@@ -1,4 +1,4 @@
-//! `[tools.adversarial_policy]`: the policies by which a model judges calls before they run.
+//! `[tools.adversarial_policy]`: the policies that a model uses to judge calls before they run.
 
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use crate::Bounded;
 use crate::narrowing::{Narrowing, section};
 use crate::string_types::{as_written, inline_schema};
 
-/// Most policies: each is sent with every call.
+/// Maximum number of policies. Each policy is sent with every call.
 pub const MAX_POLICIES: usize = 32;
 
 /// Largest policy, in bytes.
@@ -20,7 +20,7 @@ section! {
         /// Whether calls are judged. Without a provider or policies, every call that isn't exempt
         /// is denied.
         pub enabled: bool, Narrowing::InCeiling(&Narrowing::OnlyTrue);
-        /// The table of `[providers]` whose model judges. Use another model than the agent's.
+        /// The table of `[providers]` whose model judges. Use a different model than the agent.
         pub provider: String, Narrowing::Ignored;
         /// The rules for calls: at most 32 sentences of 500 bytes each.
         #[schemars(extend("examples" = [["No call may delete data of customers."]]))]
@@ -49,7 +49,7 @@ pub enum OnReviewDenial {
     /// The call is denied.
     #[default]
     Deny,
-    /// The call needs approval; the question shows the model's reason.
+    /// The call needs approval. The question shows the model's reason.
     Ask,
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::narrowing::{Narrowing, section};
 use crate::{Bounded, ServerSecret};
 
-// Whoever chooses the endpoint learns which tools are called, when, and by which rules.
+// The endpoint receives which tools are called, when, and which rules apply.
 section! {
     /// Traces and metrics of calls, sent by OTLP over HTTP. Without an endpoint, nothing is sent.
     /// The text of arguments and answers is never sent.
@@ -25,8 +25,8 @@ section! {
         /// Seconds between two transmissions.
         pub interval_secs: Bounded<1, 3600> = Bounded::clamped(10), Narrowing::Ignored;
         /// Secrets in headers of requests to the collector, by names of your choice. `toolhold
-        /// audit export --endpoint` also sends them: to the same server, or to any server if
-        /// `endpoint` is empty.
+        /// audit export --endpoint` also sends them to the same server. If `endpoint` is empty, it
+        /// sends them to any server.
         pub secrets: BTreeMap<String, ServerSecret>, Narrowing::Named(ServerSecret::RULES);
     }
 }

@@ -1,4 +1,4 @@
-//! `[tools.web]`: what the built-in web tools may reach.
+//! `[tools.web]`: the hosts that the built-in web tools may reach.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,18 @@ section! {
         /// Whether the web tools exist. `false` removes them from the catalogue.
         pub enabled: bool = true, Narrowing::OnlyFalse;
         /// Hosts that are reached without approval: `"docs.rs"`, `"*.example.com"` for all names
-        /// below one, or `"https://example.com:8443"`. A table can also name the `methods`.
+        /// below `example.com`, or `"https://example.com:8443"`. A table can also name the
+        /// `methods`.
         pub allowed_domains: Vec<HostGrant>, Narrowing::Covered(HostGrant::covers_written);
-        /// Hosts that no plugin may reach, whatever else is granted.
+        /// Hosts that plugins may never reach, even if a grant names them.
         pub denied_domains: Vec<WrittenHost>, Narrowing::Adds;
         /// The treatment of requests to other public hosts.
         pub other_domains: OtherDomains, Narrowing::Stricter(&["deny", "ask", "allow"]);
         /// Private hosts that may be reached: `"localhost:3000"`, an address, or a range such as
         /// `"10.1.0.0/16"`, each with or without a port. They are also reached without TLS.
         pub allowed_private_hosts: Vec<WrittenPrivateHosts>, Narrowing::Covered(WrittenPrivateHosts::covers_written);
-        /// Whether requests by http to `localhost`, `127.0.0.1` and `[::1]` go to servers that run
-        /// as jobs of the same session. Such requests then never reach this machine, except hosts
+        /// Whether http requests to `localhost`, `127.0.0.1` and `[::1]` go to servers that run as
+        /// jobs of the same session. These requests then never reach this machine, except for hosts
         /// of `allowed_private_hosts`.
         pub job_servers: bool, Narrowing::OnlyFalse;
         /// Whether other hosts are reached with TLS only.

@@ -1,5 +1,5 @@
-//! Stores the reusable answers of one session, limited in number, memory and age; the least
-//! recently used one goes first.
+//! Stores the reusable answers of one session. Their number, memory and age are limited. The least
+//! recently used answer is removed first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,14 +14,14 @@ use toolhold_catalogue::Tool;
 /// The limits of the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheBounds {
-    /// The longest age of an answer. `None` if an answer may serve as long as it is true.
+    /// The maximum age of an answer. With `None`, an answer may be used as long as it is true.
     pub ttl: Option<Duration>,
     pub bytes: usize,
     pub entries: usize,
 }
 
-/// Identifies the call of an answer: the version of the tool with its grants, the arguments, and
-/// the rules if they decide what the call may reach.
+/// Identifies the call of an answer. The key contains the version of the tool with its grants, the
+/// arguments, and the rules if they decide what the call may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheKey {
     tool: usize,
@@ -29,7 +29,8 @@ pub struct CacheKey {
 }
 
 impl CacheKey {
-    /// `call`: the digest of the arguments' canonical form and of the version of the rules.
+    /// Creates a key. `call` is the digest of the arguments' canonical form and of the version of
+    /// the rules.
     pub fn new(tool: &Arc<Tool>, call: [u8; 32]) -> Self {
         Self { tool: Arc::as_ptr(tool).addr(), call }
     }
@@ -38,13 +39,13 @@ impl CacheKey {
 /// A stored answer.
 #[derive(Debug)]
 pub struct CacheEntry {
-    /// The tool of the key. While this weak reference is held, no other tool has the same address.
+    /// The tool of the key. While this weak reference exists, no other tool has the same address.
     pub tool: Weak<Tool>,
     pub output: Output,
     pub sights: FileDependencies,
     pub bytes: usize,
     pub made: Instant,
-    /// Time of the call that made it.
+    /// The duration of the call that produced the answer.
     pub run: Duration,
 }
 
@@ -56,7 +57,7 @@ pub struct AnswerCache(Mutex<State>);
 struct State {
     entries: HashMap<CacheKey, (Arc<CacheEntry>, u64)>,
     bytes: usize,
-    /// Counts uses, to find the least recent one.
+    /// Number of uses, which identifies the least recent use.
     uses: u64,
     hits: u64,
     misses: u64,
@@ -71,13 +72,13 @@ pub struct CacheSummary {
     pub bytes: usize,
     /// Calls that were answered from the cache.
     pub hits: u64,
-    /// Calls whose cached answer was missing, too old or no longer true.
+    /// The number of calls whose cached answer was missing, too old or no longer true.
     pub misses: u64,
 }
 
 impl AnswerCache {
-    /// Returns the answer to a call, which becomes the most recently used one. An answer that is
-    /// too old is removed.
+    /// Returns the answer to a call, and marks it as the most recently used. An answer that is too
+    /// old is removed.
     pub fn get(
         &self,
         key: &CacheKey,
@@ -107,7 +108,7 @@ impl AnswerCache {
         None
     }
 
-    /// Stores an answer and removes the least recently used ones if there is no room.
+    /// Stores an answer. If there is no room, removes the least recently used answers.
     pub fn put(&self, key: CacheKey, entry: CacheEntry, bounds: CacheBounds) {
         let mut state = self.state();
         state.remove(&key);
@@ -134,7 +135,7 @@ impl AnswerCache {
         state.entries.insert(key, (Arc::new(entry), uses));
     }
 
-    /// Removes exactly this answer if it is still there.
+    /// Removes this answer if it is still stored.
     pub fn remove(&self, key: &CacheKey, entry: &Arc<CacheEntry>) {
         let mut state = self.state();
         if state.entries.get(key).is_some_and(|(known, _)| Arc::ptr_eq(known, entry)) {

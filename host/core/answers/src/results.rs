@@ -1,8 +1,8 @@
-//! Decides whether an earlier answer serves again: only of tools that read, and while everything is
-//! unchanged that it was made of.
+//! Decides whether an earlier answer is used again. Only answers of tools that read are used again,
+//! and only until one of their sources changes.
 //!
-//! The tool's own output is stored, before it is shaped: a reused answer passes the same steps as a
-//! fresh one, under the current rules.
+//! The tool's own output is stored before it is shaped. A reused answer passes the same steps as a
+//! new answer, under the current rules.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,28 +17,29 @@ use toolhold_system::files::{FileDependencies, FileView};
 
 use crate::answer_cache::{AnswerCache, CacheBounds, CacheEntry, CacheKey, bytes_of};
 
-/// A check that needs more system calls than this runs on a thread that may block.
+/// Maximum number of system calls of a check on the async thread. A longer check runs on a thread
+/// that may block.
 const QUICK: usize = 64;
 
 /// Time limit of a check, for a file system that is slow or never answers.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A run must take at least this many times as long as its check for its answer to be stored.
+/// Ratio between the time of a call and the time of its check from which the answer is stored.
 const WORTH: u32 = 2;
 
 /// Cost of finding and copying an answer, besides the check.
 const FIXED: Duration = Duration::from_micros(5);
 
-/// Assumed cost of a check's system call until one is measured, in nanoseconds.
+/// Assumed cost of a check's system call in nanoseconds, used until a cost is measured.
 const GUESS: u64 = 1500;
 
 /// Stores and finds answers, each for its session.
 #[derive(Debug)]
 pub struct Results {
-    /// `None` if none are stored.
+    /// The limits of stored answers. `None` means that no answers are stored.
     bounds: Option<CacheBounds>,
     /// Cost of a check's system call on this machine, in nanoseconds: a mean in which the last
-    /// eight count most.
+    /// eight checks have the most weight.
     each: AtomicU64,
 }
 
@@ -47,18 +48,18 @@ pub struct Results {
 pub enum CacheResult {
     /// This answer is used.
     Hit(Output),
-    /// There is none, and the answer of this call may be stored under the key.
+    /// There is no stored answer. The answer of this call may be stored under the key.
     Miss(CacheKey),
-    /// Answers of such calls aren't stored.
+    /// Answers to this kind of call aren't stored.
     Unused,
 }
 
-/// Stored answers of one session.
+/// Maximum number of stored answers of one session.
 const MAX_ENTRIES: usize = 512;
 
 impl CacheResult {
-    /// Returns the report for the call, which stores what the call reads if its answer may be
-    /// stored.
+    /// Returns the report for the call. The report tracks the files that the call reads if its
+    /// answer may be stored.
     pub fn report(&self) -> Report {
         if matches!(self, Self::Miss(_)) { Report::watching() } else { Report::default() }
     }
@@ -76,7 +77,7 @@ impl Results {
         Self { bounds: config.enabled.then_some(bounds), each: AtomicU64::new(GUESS) }
     }
 
-    /// Returns an answer that is provably still true. `rules`: the version of the rules, if they
+    /// Returns an answer that is provably still true. `rules` is the version of the rules if they
     /// decide what the call may reach.
     pub async fn find(
         &self,
@@ -105,7 +106,8 @@ impl Results {
         let is_unchanged = self.is_unchanged(tool, &entry).await;
         let check_time = check_started.elapsed();
         self.measure(check_time, entry.sights.work());
-        // An answer whose check costs as much as a new run isn't worth its room.
+        // If checking an answer costs as much as a new call, storing the answer isn't worth the
+        // memory.
         let is_worth_it = (check_time + FIXED) * WORTH <= entry.run;
         if !is_unchanged || !is_worth_it {
             answers.remove(&key, &entry);
@@ -114,18 +116,19 @@ impl Results {
         if is_unchanged { CacheResult::Hit(entry.output.clone()) } else { CacheResult::Miss(key) }
     }
 
-    /// Updates the mean cost of a check's system call. `work`: the system calls of the check.
+    /// Updates the mean cost of a check's system call. `work` is the number of system calls of the
+    /// check.
     fn measure(&self, check_time: Duration, work: usize) {
         let nanos = u64::try_from(check_time.as_nanos()).unwrap_or(u64::MAX);
         let Some(measured) = nanos.checked_div(work as u64) else { return };
         let mean = self.each.load(Ordering::Relaxed);
-        // The time of a thread that had to wait for its turn says little, so it is bounded.
+        // The thread may have waited for a processor, so the measured time is limited.
         let bounded = measured.min(4 * mean);
         self.each.store(mean - mean / 8 + bounded / 8, Ordering::Relaxed);
     }
 
-    /// Stores the answer of a call that took `run`, if that is worth it. `report` has what the
-    /// answer was made of.
+    /// Stores the answer of a call that took `run`, if storing it is worth it. `report` has the
+    /// sources of the answer.
     pub fn keep(
         &self,
         context: &CallContext,
@@ -144,12 +147,13 @@ impl Results {
             ReadFiles::Untold | ReadFiles::Lost => return,
         };
         if !self.is_worth(seen.len(), run) {
-            // Without a check nothing is measured, so a single high value must decay by itself.
+            // If no check runs, no cost is measured. So the mean decreases here, in case a single
+            // measured value was too high.
             let mean = self.each.load(Ordering::Relaxed);
             self.each.store(mean - mean.saturating_sub(GUESS) / 16, Ordering::Relaxed);
             return;
         }
-        // With a clock before 1970, which is wrong, no file is certain.
+        // If the clock is wrong and shows a time before 1970, no file's state is certain.
         let since_epoch = context.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let started = (since_epoch.as_secs() as i64, u64::from(since_epoch.subsec_nanos()));
         let Some(sights) = FileDependencies::new(seen, started) else { return };
@@ -177,7 +181,7 @@ impl Results {
         check_time.saturating_add(FIXED).saturating_mul(WORTH) <= run
     }
 
-    /// Checks whether everything is unchanged since the answer was made, through the same grants.
+    /// Checks whether all sources of the answer are unchanged, through the same grants.
     async fn is_unchanged(&self, tool: &Tool, entry: &Arc<CacheEntry>) -> bool {
         let work = entry.sights.work();
         if work == 0 {

@@ -1,4 +1,4 @@
-//! Decides for each tool whether its texts are shown as a terminal would show them.
+//! Decides for each tool whether its texts are converted to what a terminal would show.
 
 use toolhold_contract::{Definition, SubjectKind, text};
 use toolhold_policy::commands::LastCommand;
@@ -25,12 +25,12 @@ fn shows_files(command: &str) -> bool {
 /// How much of a text is removed as invisible on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Content of files: nothing.
+    /// Content of files. Nothing is removed.
     Stored,
-    /// Text for readers: control sequences.
+    /// Text for readers. Control sequences are removed.
     Written,
-    /// Output of a program: control sequences, overwritten text, and all but one of several empty
-    /// lines.
+    /// Output of a program. Control sequences, overwritten text and repeated empty lines are
+    /// removed.
     Lines,
 }
 

@@ -1,5 +1,5 @@
-//! The hash chain of the audit log: each keyed hash covers the hash before it and the entry's own
-//! bytes.
+//! The hash chain of the audit log. Each keyed hash covers the previous hash and the bytes of its
+//! own entry.
 
 use std::io::Write;
 
@@ -8,17 +8,18 @@ use sha2::{Digest, Sha256};
 /// A SHA-256 value.
 pub(super) type Hash = [u8; 32];
 
-/// Bytes of `,"hash":"…"}` at the end of each line.
+/// Length in bytes of `,"hash":"…"}` at the end of each line.
 const SEAL: usize = 9 + 64 + 2;
 
-/// Bytes before the kind of a record: `{` and its time.
+/// Number of bytes before the kind of an entry: `{` and the time.
 pub(super) const BEFORE_KIND: usize = r#"{"ts":"2026-03-01T12:00:00.000001Z","#.len();
 
-/// Prefix of a text whose hash is recorded. It begins no record, so no chosen text can get the hash
-/// of a record.
+/// Prefix of a text whose hash is recorded. No entry begins with this prefix, so a chosen text
+/// can't have the hash of an entry.
 const TEXT: &Hash = b"toolhold: text of the arguments:";
 
-/// A place in the chain: a record's number and its hash. The first record follows [`Link::START`].
+/// A position in the chain: an entry's number and its hash. The first entry follows
+/// [`Link::START`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) seq: u64,
@@ -29,11 +30,11 @@ impl Link {
     pub(super) const START: Self = Self { seq: 0, hash: [0; 32] };
 }
 
-/// The key of the chain, prepared: HMAC-SHA256 (RFC 2104) with the first block of both of its
-/// hashes already processed.
+/// The prepared key of the chain. For HMAC-SHA256 (RFC 2104), the first block of both hashes is
+/// already processed.
 ///
-/// Written by hand, since the crate for it needs a feature of `digest` that rebuilds half of the
-/// engine.
+/// The implementation is our own, because the crate for HMAC needs a feature of `digest` that would
+/// recompile half of the engine.
 #[derive(Clone)]
 pub(super) struct Key {
     inner: Sha256,
@@ -46,15 +47,15 @@ impl Key {
         Self { inner: padded(secret, 0x36), outer: padded(secret, 0x5c) }
     }
 
-    /// Returns the hash of a record. `signed`: its bytes before the hash; `previous`: the hash of
-    /// the record before it.
+    /// Returns the hash of an entry. `signed` has the entry's bytes before its hash, and `previous`
+    /// is the hash of the previous entry.
     pub(super) fn hash(&self, previous: &Hash, signed: &[u8]) -> Hash {
         let mut hash = self.after(previous);
         hash.update(signed);
         hash.finish()
     }
 
-    /// Returns the keyed hash of a text that a record doesn't hold.
+    /// Returns the keyed hash of a text that isn't recorded itself.
     pub(super) fn of_text(&self) -> HashedRecord {
         self.after(TEXT)
     }
@@ -86,7 +87,7 @@ impl HashedRecord {
     }
 }
 
-/// Completes a record whose last field `line` ends with. Returns its link.
+/// Completes the entry at the end of `line`, which already has its last field. Returns its link.
 pub(super) fn seal(key: &Key, after: &Link, line: &mut Vec<u8>, from: usize) -> Link {
     let seq = after.seq + 1;
     // Writing to a vector never fails.
@@ -101,14 +102,14 @@ pub(super) fn seal(key: &Key, after: &Link, line: &mut Vec<u8>, from: usize) -> 
 /// A line in the form of a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SealedRecord<'a> {
-    /// The bytes that its hash covers.
+    /// The bytes that the hash covers.
     pub(super) signed: &'a [u8],
-    /// Its number and its stated hash.
+    /// The entry's number and its stated hash.
     pub(super) link: Link,
 }
 
 impl<'a> SealedRecord<'a> {
-    /// Parses a line without its line end. Returns `None` if the line isn't a record.
+    /// Parses a line without its line end. Returns `None` if the line isn't an entry.
     pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
         let signed_length = line.len().checked_sub(SEAL)?;
         let (signed, seal) = line.split_at(signed_length);
@@ -121,11 +122,11 @@ impl<'a> SealedRecord<'a> {
         Some(Self { signed, link: Link { seq, hash } })
     }
 
-    /// Returns the length and the hash that the record states for an incomplete record directly
-    /// before it. Returns `None` if it states none.
+    /// Returns the length and the hash of an incomplete entry directly before this entry, as this
+    /// entry states them. Returns `None` if the entry states none.
     pub(super) fn incomplete_before(&self) -> Option<(u64, Hash)> {
-        // The fields end with `,"torn":LENGTH,"torn_sha256":"HASH"` before the number. No text can
-        // contain this, since JSON escapes its quotes.
+        // The fields before the number end with `,"torn":LENGTH,"torn_sha256":"HASH"`. A text can't
+        // contain these characters, because JSON escapes its quotes.
         let seq_start = self.signed.iter().rposition(|byte| *byte == b',')?;
         let before_seq = self.signed[..seq_start].strip_suffix(b"\"")?;
         let (before_hash, hash_digits) = before_seq.split_last_chunk::<64>()?;
@@ -137,20 +138,21 @@ impl<'a> SealedRecord<'a> {
         Some((length, from_hex(hash_digits)?))
     }
 
-    /// Checks whether this record was written after the one with the hash `previous`.
+    /// Checks whether this entry was written after the entry with the hash `previous`.
     pub(super) fn follows(&self, key: &Key, previous: &Hash) -> bool {
         key.hash(previous, self.signed) == self.link.hash
     }
 }
 
-/// Splits the number at the end from the bytes before it. Returns `None` if there is no number.
+/// Splits off the number at the end of the bytes. Returns `None` if there is no number.
 fn split_number(bytes: &[u8]) -> Option<(&[u8], u64)> {
     let digits = bytes.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let (before, number) = bytes.split_at(bytes.len() - digits);
     Some((before, std::str::from_utf8(number).ok()?.parse().ok()?))
 }
 
-/// Returns the kind of a record, such as `outcome`. Empty if the bytes aren't a record.
+/// Returns the kind of an entry, such as `outcome`. The result is empty if the bytes aren't an
+/// entry.
 pub(super) fn kind(record: &[u8]) -> &[u8] {
     let after_time = record.get(BEFORE_KIND..).unwrap_or_default();
     let kind = after_time.strip_prefix(b"\"kind\":\"").unwrap_or_default();
@@ -168,7 +170,7 @@ pub(super) fn hex(hash: &Hash) -> [u8; 64] {
 }
 
 fn digit(value: u8) -> u8 {
-    // Computed and not from a table, so that the compiler makes many at a time.
+    // The digit is computed without a table, so that the compiler converts many digits at a time.
     value + if value < 10 { b'0' } else { b'a' - 10 }
 }
 
@@ -177,7 +179,7 @@ pub(super) fn to_hex(hash: &Hash) -> String {
     hex(hash).iter().map(|&digit| char::from(digit)).collect()
 }
 
-/// Parses a hash from its text, which is in lower case.
+/// Parses a hash from its lower-case hexadecimal digits.
 pub(super) fn from_hex(text: &[u8]) -> Option<Hash> {
     let mut hash = [0; 32];
     if text.len() != 64 {

@@ -18,7 +18,7 @@ pub(super) const FOLDER: &str = "audit";
 /// The current file.
 pub(super) const CURRENT: &str = "audit.jsonl";
 
-/// States where the log ends; a process that appends locks it.
+/// The file that states where the log ends. A process that appends locks this file.
 pub(super) const HEAD: &str = "head";
 
 /// The key of the hashes.
@@ -49,7 +49,7 @@ pub(super) fn rotated(folder: &PrivateFolder) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Returns the number in the name of a finished file. Returns `None` for another file.
+/// Returns the number in the name of a finished file, or `None` for another file.
 fn number_of(file_name: &str) -> Option<u64> {
     let number = file_name.strip_prefix("audit.")?.strip_suffix(".jsonl")?.parse().ok()?;
     // A number in another form, as with a sign, isn't Toolhold's.
@@ -62,26 +62,27 @@ pub(super) fn has_current_records(folder: &PrivateFolder) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.len() > 0)
 }
 
-/// Returns the key. Returns `None` if it doesn't exist yet.
+/// Returns the key, or `None` if it doesn't exist yet.
 ///
 /// # Errors
 ///
-/// The system's, or the key is damaged.
+/// Returns the system's error, or an error if the key is damaged.
 pub(super) fn key(folder: &PrivateFolder) -> io::Result<Option<Key>> {
     Ok(key_bytes(folder)?.map(|secret| Key::new(&secret)))
 }
 
-/// Identifies the key without giving it away: it is random, and this is the beginning of its hash.
+/// Returns the beginning of the key's hash, which identifies the key without revealing it, because
+/// the key is random.
 ///
 /// # Errors
 ///
-/// The system's, or there is no key.
+/// Returns the system's error, or an error if there is no key.
 pub(super) fn key_id(folder: &PrivateFolder) -> io::Result<String> {
     let secret = key_bytes(folder)?.ok_or(ErrorKind::NotFound)?;
     Ok(chain::to_hex(&Sha256::digest(secret).into())[..16].to_owned())
 }
 
-/// Reads the key. Returns `None` if it doesn't exist yet.
+/// Reads the key, or returns `None` if it doesn't exist yet.
 fn key_bytes(folder: &PrivateFolder) -> io::Result<Option<[u8; 32]>> {
     let mut file = match folder.file(KEY) {
         Ok(file) => file,
@@ -105,12 +106,12 @@ fn key_bytes(folder: &PrivateFolder) -> io::Result<Option<[u8; 32]>> {
     }
 }
 
-/// Returns the key. The key is created if it doesn't exist and nothing was written with one. Call
-/// it only under the lock.
+/// Returns the key, and creates it if it doesn't exist and no entry was written with a key. Call
+/// this function only under the lock.
 ///
 /// # Errors
 ///
-/// The system's, or the key is lost.
+/// Returns the system's error, or an error if the key is lost.
 pub(super) fn made_key(folder: &PrivateFolder) -> io::Result<Key> {
     if let Some(key) = key(folder)? {
         return Ok(key);
@@ -132,26 +133,26 @@ pub(super) fn made_key(folder: &PrivateFolder) -> io::Result<Key> {
 
 /// The content of a file's first record.
 pub(super) struct Begin {
-    /// When it was written.
+    /// The time at which the entry was written.
     pub(super) ts: String,
     /// The file's number.
     pub(super) file: u64,
     /// The number of the oldest file at that time.
     pub(super) oldest: u64,
-    /// The record's own number, and the hash of the one before it.
+    /// The entry's own number, and the hash of the previous entry.
     pub(super) seq: u64,
     pub(super) previous: Hash,
 }
 
-/// Returns the first record of a file. Returns `None` if the file has none.
+/// Returns the first entry of a file, or `None` if the file has no entry.
 ///
 /// # Errors
 ///
-/// The system's error.
+/// Returns the system's error.
 pub(super) fn begin(file: &File) -> io::Result<Option<Begin>> {
     let size = file.metadata()?.len();
     let mut lines = Lines::new(file, 0, size);
-    // A process may have been killed while it wrote the first one.
+    // A process may have been killed while it wrote the first entry.
     while let Some(line) = lines.next()? {
         if let Some(begin) = begin_of(line.bytes)
             && line.whole
@@ -165,7 +166,7 @@ pub(super) fn begin(file: &File) -> io::Result<Option<Begin>> {
     Ok(None)
 }
 
-/// Parses the first record of a file. Returns `None` for another record.
+/// Parses the first entry of a file. Returns `None` for another entry.
 pub(super) fn begin_of(line: &[u8]) -> Option<Begin> {
     #[derive(Deserialize)]
     struct Fields {

@@ -18,17 +18,18 @@ use super::trail::{Trail, current};
 pub struct Follow {
     trail: Trail,
     changes: OwnedFd,
-    /// The file that is read, and the position in it.
+    /// The file that is being read, and the position in it.
     file: Option<File>,
     at: u64,
 }
 
 impl Trail {
-    /// Starts where this trail ends.
+    /// Starts at the end of this trail.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`]: the folder can't be watched, for example since nothing was ever recorded.
+    /// [`HostError::Io`] if the folder can't be watched, for example because nothing was ever
+    /// recorded.
     pub fn follow(mut self) -> Result<Follow, HostError> {
         let changes = inotify::init(CreateFlags::CLOEXEC)
             .map_err(|errno| cannot_watch(self.path(), errno))?;
@@ -50,12 +51,12 @@ fn cannot_watch(folder: &Path, errno: Errno) -> HostError {
 }
 
 impl Follow {
-    /// Waits for the next records and returns them. Returns at least one record, and waits without
-    /// a time limit.
+    /// Waits for the next entries and returns them. Waits without a time limit, and returns at
+    /// least one entry.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`], naming the folder.
+    /// [`HostError::Io`] with the folder if waiting or reading fails.
     pub fn wait(&mut self) -> Result<Vec<Value>, HostError> {
         let failed = HostError::io(self.trail.path().display().to_string());
         self.wait_for_new().map_err(failed)
@@ -67,7 +68,7 @@ impl Follow {
             if !records.is_empty() {
                 return Ok(records);
             }
-            // The events only say that something has changed, so they aren't looked at.
+            // The events only show that something has changed, so their content isn't needed.
             rustix::io::retry_on_intr(|| rustix::io::read(&self.changes, &mut [0; 4096]))?;
         }
     }

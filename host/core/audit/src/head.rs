@@ -1,4 +1,4 @@
-//! Reads and writes the file `head`, which says where the audit log ends.
+//! Reads and writes the file `head`, which states where the audit log ends.
 
 use std::fs::File;
 use std::io;
@@ -6,17 +6,17 @@ use std::os::unix::fs::FileExt;
 
 use super::chain::{self, Link};
 
-/// The end of the log. It is written after each record, so that the next writer need not read the
-/// log, and a truncated log is noticed.
+/// The end of the log. It is written after each entry. So the next writer doesn't have to read the
+/// log, and a truncated log is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     /// The number of the current file.
     pub(super) file: u64,
-    /// Its length in bytes.
+    /// The length of the file in bytes.
     pub(super) end: u64,
     /// The last record.
     pub(super) link: Link,
-    /// Whether that record ends the file, so that the next one starts a new file.
+    /// Whether the last entry finishes the file, so that the next entry starts a new file.
     pub(super) ended: bool,
 }
 
@@ -24,28 +24,28 @@ impl Head {
     /// The head before the first record.
     pub(super) const START: Self = Self { file: 1, end: 0, link: Link::START, ended: false };
 
-    /// Reads the file. Returns `None` if it is empty or wasn't written by Toolhold.
+    /// Reads the file. Returns `None` if the file is empty or Toolhold didn't write it.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the system's error.
     pub(super) fn read(file: &File) -> io::Result<Option<Self>> {
         let mut text = [0; 256];
         let length = file.read_at(&mut text, 0)?;
         Ok(Self::parse(&text[..length]))
     }
 
-    /// Writes it to the file.
+    /// Writes the head to the file.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the system's error.
     pub(super) fn write(&self, file: &File) -> io::Result<()> {
         file.write_all_at(self.text().as_bytes(), 0)
     }
 
-    /// Returns the text of the file. Its length is always the same, so that a single write replaces
-    /// the old text.
+    /// Returns the text of the file. The text always has the same length, so that a single write
+    /// replaces the old text.
     fn text(&self) -> String {
         let Self { file, end, link: Link { seq, hash }, ended } = self;
         let hash = chain::to_hex(hash);
@@ -63,7 +63,7 @@ impl Head {
         let file = file.parse().ok()?;
         let end = end.parse().ok()?;
         let head = Self { file, end, link, ended: ended == "1" };
-        // Toolhold writes only one form of each head.
+        // Toolhold writes each head in exactly one form.
         if head.text().as_bytes() == text { Some(head) } else { None }
     }
 }

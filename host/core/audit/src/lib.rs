@@ -1,10 +1,10 @@
-//! The audit log: records each call's intent, approval and outcome, and returns when the system has
-//! the entry.
+//! The audit log. It records the intent, the approval and the outcome of each call, and returns
+//! after the system has the entry.
 //!
-//! Each record is a line of JSON in `audit/audit.jsonl` in Toolhold's data folder, which no tool
-//! reads or writes. A call that can act has a record before it runs, and every call has one before
-//! its answer leaves. The lines form a chain with a key that is stored next to them:
-//! [`Trail::verify`] finds changed, missing and cut records.
+//! Each entry is a line of JSON in `audit/audit.jsonl` in Toolhold's data folder, which tools can't
+//! read or write. A call that can act is recorded before it runs, and every call is recorded before
+//! its answer leaves the host. The lines form a hash chain with a key that is stored next to them.
+//! [`Trail::verify`] finds changed, missing and truncated entries.
 
 mod chain;
 mod files;
@@ -45,14 +45,15 @@ pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};
 pub use self::verify::{Finding, Verification};
 
-/// How long the lock of the log is kept for the next records. Another process waits so long at
-/// most, and the file `head` is so old at most.
+/// How long a process keeps the lock of the log for its next entries. Another process waits at most
+/// this long, and the file `head` is at most this old.
 const HOLD: Duration = Duration::from_millis(10);
 
-/// Writes the records. Each function returns when the system has what it wrote, so that it survives
-/// this process; if the configuration wants that, when it survives a power failure.
+/// Writes the entries. Each function returns when the system has the entry, which then survives
+/// this process. If the configuration requires it, the function returns when the entry survives a
+/// power failure.
 pub struct Audit {
-    /// `None`: nothing is recorded.
+    /// The settings. `None` means that nothing is recorded.
     settings: Option<Settings>,
     /// The table of the settings, for remedies.
     table: String,
@@ -60,18 +61,19 @@ pub struct Audit {
     data: PathBuf,
     front_end: Cow<'static, str>,
     written: Arc<Mutex<LogState>>,
-    /// The thread that gives back the lock of the log. `None`: there is none, so it isn't kept.
+    /// The thread that releases the lock of the log. `None` means that there is no thread, so the
+    /// lock isn't kept.
     releaser: OnceLock<Option<Thread>>,
     /// How many records survive a power failure. The holder of the lock waits for the disk, for all
     /// records before.
     synced: tokio::sync::Mutex<u64>,
-    /// Whether it was logged that nothing can be recorded.
+    /// Whether a failure to record has been logged.
     warned: AtomicBool,
 }
 
 #[derive(Default)]
 struct LogState {
-    /// Opened for the first record, and again after an error.
+    /// The log, which is opened for the first entry and again after an error.
     log: Option<Log>,
     /// Number of records that this process has written.
     count: u64,
@@ -111,18 +113,18 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// The call can't be recorded, so it must not run.
+    /// Returns an error if the call can't be recorded and must not run.
     pub async fn intent(&self, call: &CallRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written = self.write(settings, |key| record::intent(key, call, &self.front_end)).await;
         self.check_write(settings, written, "The call was not run").map_or(Ok(()), Err)
     }
 
-    /// Records the answer to a question about a call, and how long it holds.
+    /// Records the answer to a question about a call, and how long the answer is valid.
     ///
     /// # Errors
     ///
-    /// The answer can't be recorded, so it must not apply.
+    /// Returns an error if the answer can't be recorded and must not apply.
     pub async fn approval(
         &self,
         call: &CallRecord<'_>,
@@ -137,12 +139,12 @@ impl Audit {
         self.check_write(settings, written, "The call was not run").map_or(Ok(()), Err)
     }
 
-    /// Records the decision on a command that a plugin chose during a call, as one on a call of
-    /// `bash` with the ID of that call. `chosen_by`: the call's tool.
+    /// Records the decision on a command that a plugin chose during a call. The entry is that of a
+    /// `bash` call with the same ID. `chosen_by` is the call's tool.
     ///
     /// # Errors
     ///
-    /// The decision can't be recorded, so the command must not be started.
+    /// Returns an error if the decision can't be recorded and the command must not be started.
     pub async fn command(
         &self,
         command: &CallRecord<'_>,
@@ -158,12 +160,12 @@ impl Audit {
         self.check_write(settings, written, "The command was not started").map_or(Ok(()), Err)
     }
 
-    /// Records the outcome of a call before anyone sees it.
+    /// Records the outcome of a call before it is passed on.
     ///
     /// # Errors
     ///
-    /// The outcome can't be recorded, so nobody may see it. Never for a call that only reads or
-    /// that didn't run.
+    /// Returns an error if the outcome can't be recorded and must not be passed on. A call that
+    /// only reads or that didn't run never returns this error.
     pub async fn outcome(&self, outcome: &OutcomeRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let requests = self.requests(settings, outcome);
@@ -181,11 +183,12 @@ impl Audit {
         }
     }
 
-    /// Records a question of a tool's own to the person, or what came of it.
+    /// Records a tool's own question to the person, or the answer to it.
     ///
     /// # Errors
     ///
-    /// The question can't be recorded, so it must not be asked, or its answer must not apply.
+    /// Returns an error if the entry can't be written. The question must then not be asked, or its
+    /// answer must not apply.
     pub async fn inquiry(&self, inquiry: &InquiryRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written =
@@ -198,7 +201,8 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// The undo can't be recorded, so nobody may see the outcome of the call.
+    /// Returns an error if the undo can't be recorded and the outcome of the call must not be
+    /// passed on.
     pub async fn rollback(&self, rollback: &RollbackRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written =
@@ -207,22 +211,22 @@ impl Audit {
         self.check_write(settings, written, what).map_or(Ok(()), Err)
     }
 
-    /// Records the undo of what a job changed. Returns when the system has it.
+    /// Records the undo of a job's changes. Returns when the system has the entry.
     ///
     /// # Errors
     ///
-    /// The undo can't be recorded.
+    /// Returns an error if the undo can't be recorded.
     pub fn rollback_now(&self, rollback: &RollbackRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written = self.append(settings, |key| record::rollback(key, rollback, &self.front_end));
         self.check_write(settings, written.map(drop), "The job was undone").map_or(Ok(()), Err)
     }
 
-    /// Records a request of Toolhold's own. Returns when the system has it.
+    /// Records a request of Toolhold itself. Returns when the system has the entry.
     ///
     /// # Errors
     ///
-    /// The request can't be recorded, so its answer must not be used.
+    /// Returns an error if the request can't be recorded and its answer must not be used.
     pub fn own_request(&self, request: &OwnRequestRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written =
@@ -231,19 +235,19 @@ impl Audit {
         self.check_write(settings, written.map(drop), what).map_or(Ok(()), Err)
     }
 
-    /// Records the beginning or the end of a job. Returns when the system has it.
+    /// Records the start or the end of a job. Returns when the system has the entry.
     ///
     /// # Errors
     ///
-    /// The job can't be recorded, so it must not start.
+    /// Returns an error if the job can't be recorded and must not start.
     pub fn job(&self, job: &JobRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
         let written = self.append(settings, |key| record::job(key, job, &self.front_end));
         self.check_write(settings, written.map(drop), "The job was not started").map_or(Ok(()), Err)
     }
 
-    /// Records the outcome of a call for which nobody waits any more. Returns when the system has
-    /// it.
+    /// Records the outcome of a call whose caller no longer waits. Returns when the system has the
+    /// entry.
     pub fn dropped(&self, outcome: &OutcomeRecord<'_>) {
         let Some(settings) = self.settings else { return };
         let requests = self.requests(settings, outcome);
@@ -251,7 +255,7 @@ impl Audit {
         let _ = self.check_write(settings, requests.and(written.map(drop)), "");
     }
 
-    /// Appends the reported requests of a call, one record each.
+    /// Appends an entry for each reported request of a call.
     fn requests(&self, settings: Settings, outcome: &OutcomeRecord<'_>) -> io::Result<()> {
         let mut report = outcome.report.entries();
         let requests = std::mem::take(&mut report.requests);
@@ -267,7 +271,8 @@ impl Audit {
         Ok(())
     }
 
-    /// Appends a record. If the configuration wants that, waits until it survives a power failure.
+    /// Appends an entry. If the configuration requires it, waits until the entry survives a power
+    /// failure.
     async fn write(
         &self,
         settings: Settings,
@@ -281,8 +286,8 @@ impl Audit {
         }
     }
 
-    /// Appends a record and returns the number of records with it. Runs on the caller's thread: it
-    /// takes microseconds, less than a switch to another thread.
+    /// Appends an entry, and returns the number of entries including it. Runs on the caller's
+    /// thread, because switching to another thread would take longer than these microseconds.
     fn append(&self, settings: Settings, body: impl FnOnce(&Key) -> Vec<u8>) -> io::Result<u64> {
         // The record is formatted outside of the lock.
         let body = body(&self.key(settings)?);
@@ -292,8 +297,8 @@ impl Audit {
             None => false,
         };
         if !is_appended {
-            // The folder may have been moved, or the disk may have room again, so the log is opened
-            // again for another try.
+            // The folder may have moved, or the disk may have room again. So the log is opened
+            // again for a second attempt.
             state.close();
             let mut log = Log::open(&self.data, settings.bounds)?;
             let result = log.append(&body);
@@ -314,7 +319,7 @@ impl Audit {
         Ok(state.count)
     }
 
-    /// Returns the key of the log, which is opened for this.
+    /// Opens the log and returns its key.
     fn key(&self, settings: Settings) -> io::Result<Key> {
         let mut written = self.lock_state();
         let log = match &mut written.log {
@@ -324,8 +329,8 @@ impl Audit {
         Ok(log.key().clone())
     }
 
-    /// Waits until this number of records survives a power failure. One caller syncs, and callers
-    /// that come meanwhile share the next sync.
+    /// Waits until this number of entries survives a power failure. One caller syncs. Callers that
+    /// arrive meanwhile share the next sync.
     async fn sync(&self, count: u64) -> io::Result<()> {
         let mut synced = self.synced.lock().await;
         if *synced >= count {
@@ -349,9 +354,11 @@ impl Audit {
         self.data.join(files::FOLDER).join(files::CURRENT)
     }
 
-    /// Returns the failure of the call if a record couldn't be written and the configuration ends
-    /// the call then. The error is logged once until a record is written again. `what`: the
-    /// consequence for the call.
+    /// Returns a failure if an entry couldn't be written and the configuration requires entries for
+    /// calls.
+    ///
+    /// The error is logged once until an entry is written again. `what` is the consequence for the
+    /// call.
     fn check_write(
         &self,
         settings: Settings,
@@ -382,11 +389,12 @@ impl Audit {
     }
 }
 
-/// Records the answer to a posted question when it is given: the call may never be made. Blocks.
+/// Records the answer to a posted question when the answer is given, because the call may never
+/// run. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`]: it can't be recorded, so it must not count.
+/// [`HostError::Io`] if the answer can't be recorded and must not apply.
 pub fn record_answer(
     config: &config::Config,
     folders: &config::Folders,
@@ -406,7 +414,7 @@ pub fn record_answer(
 ///
 /// # Errors
 ///
-/// [`HostError::Io`]: it can't be recorded.
+/// [`HostError::Io`] if the undo can't be recorded.
 pub fn record_rollback(
     config: &config::Config,
     folders: &config::Folders,
@@ -418,7 +426,7 @@ pub fn record_rollback(
     })
 }
 
-/// Records one line with a log of its own. `failed`: the beginning of the error.
+/// Records one line with a separate log. `failed` is the beginning of the error message.
 fn record_now(
     config: &config::Config,
     folders: &config::Folders,
@@ -468,7 +476,7 @@ fn lock(written: &Mutex<LogState>) -> MutexGuard<'_, LogState> {
     written.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a thread that gives back the lock of the log a short time after it is woken. The thread
+/// Starts a thread that releases the lock of the log a short time after it is woken. The thread
 /// ends when the state is dropped. Returns `None` if the thread can't be started.
 fn start_releaser(written: &Arc<Mutex<LogState>>) -> Option<Thread> {
     let written: Weak<Mutex<LogState>> = Arc::downgrade(written);

@@ -1,5 +1,5 @@
-//! Formats an entry of the audit log: one JSON object, in which every text is bounded, redacted,
-//! and without characters that steer a terminal.
+//! Formats an entry of the audit log: one JSON object, in which every text is shortened, redacted,
+//! and free of characters that control a terminal.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -13,13 +13,14 @@ use super::chain::{self, Hash, HashedRecord, Key};
 use super::kind::Kind;
 use super::time;
 
-/// Largest text among the arguments, in bytes; of a longer one the beginning is recorded.
+/// Maximum length of a text among the arguments, in bytes. Only the beginning of a longer text is
+/// recorded.
 const LONG: usize = 1024;
 
 /// Bytes of this beginning.
 const BEGINNING: usize = 256;
 
-/// Bytes of a name in which no secret fits.
+/// Maximum length in bytes of a name that is too short to contain a secret.
 const SHORT: usize = 15;
 
 /// Bytes of a text that are searched for secrets.
@@ -28,27 +29,28 @@ const LOOKED_AT: usize = 16 * 1024;
 /// Bytes of all arguments.
 const ARGUMENTS: usize = 8 * 1024;
 
-/// Levels of arrays and objects in them.
+/// Maximum number of nested arrays and objects in the arguments.
 const DEPTH: usize = 64;
 
-/// Bytes of arguments that are hashed. A call's own limit is lower, but a call that is refused for
-/// its size is recorded too.
+/// Maximum number of hashed bytes of arguments. The limit of a call is lower, but a call that
+/// exceeds it is also recorded.
 const HASHED: usize = 16 * 1024 * 1024;
 
-/// A model's thoughts before it fills in the arguments are private.
+/// The argument with a model's thoughts before it fills in the arguments. The thoughts are private.
 const THINK: &str = "_tafc_think";
 
-/// Checks whether an argument holds thoughts. Models write its name in any case.
+/// Checks whether an argument contains thoughts. Models write its name in any case.
 fn is_thought(argument: &str) -> bool {
     argument.get(..THINK.len()).is_some_and(|start| start.eq_ignore_ascii_case(THINK))
 }
 
-/// A record without its hash. Empty and `false` fields are left out.
+/// An entry without its hash. Empty and `false` fields are omitted.
 pub(super) struct Line<'k>(Vec<u8>, &'k Key);
 
 impl<'k> Line<'k> {
-    /// Starts a record of a kind, with the current time. A text that isn't recorded in full leaves
-    /// a keyed hash: without the key, a reader could guess the text and check it.
+    /// Starts an entry of a kind, with the current time. A text that isn't recorded in full is
+    /// recorded with a keyed hash. Without a key, a reader could guess the text and check the
+    /// guess.
     pub(super) fn new(kind: Kind, key: &'k Key) -> Self {
         let mut line = Self(Vec::with_capacity(1024), key);
         line.0.extend_from_slice(b"{\"ts\":\"");
@@ -71,7 +73,7 @@ impl<'k> Line<'k> {
         quoted(&mut self.0, &shown(text, max));
     }
 
-    /// Writes a text without secrets: a name, a place, or a redacted text.
+    /// Writes a text that contains no secrets: a name, a place, or a redacted text.
     pub(super) fn plain(&mut self, key: &str, text: &str, max: usize) {
         self.key(key);
         quoted(&mut self.0, &neutral(cut(text, max)));
@@ -126,7 +128,7 @@ impl<'k> Line<'k> {
         }
     }
 
-    /// Writes a list of words of the host's own, if there are any.
+    /// Writes a list of the host's own words, unless it is empty.
     pub(super) fn words(&mut self, key: &str, words: &[&str]) {
         if words.is_empty() {
             return;
@@ -142,8 +144,8 @@ impl<'k> Line<'k> {
         self.0.push(b']');
     }
 
-    /// Writes a list of objects, if there are any. Each has two words and a text of at most `max`
-    /// bytes, under `keys`.
+    /// Writes a list of objects, unless it is empty. Each object has two words and a text of at
+    /// most `max` bytes, under `keys`.
     pub(super) fn list<'a>(
         &mut self,
         key: &str,
@@ -184,7 +186,7 @@ impl<'k> Line<'k> {
         if value(&mut self.0, self.1, "", arguments, from + ARGUMENTS, DEPTH).is_some() {
             return;
         }
-        // The arguments don't fit, so their beginning and their hash take their place.
+        // The arguments are too large, so their beginning and their hash replace them.
         let beginning = cut(&String::from_utf8_lossy(&self.0[from..]), LONG).to_owned();
         self.0.truncate(from);
         let mut hashing = Hashing { hash: self.1.of_text(), bytes: 0 };
@@ -236,7 +238,8 @@ fn value(
             out.push(b']');
         }
         Value::Object(fields) => {
-            // In `{"name": "DB_PASSWORD", "value": "…"}`, the value belongs to the other name.
+            // In `{"name": "DB_PASSWORD", "value": "…"}`, the value belongs to the name in the
+            // other field.
             let other_name = ["name", "key"].iter().find_map(|key| fields.get(*key)?.as_str());
             out.push(b'{');
             let mut is_first = true;
@@ -269,8 +272,8 @@ fn value(
     if out.len() <= most { Some(()) } else { None }
 }
 
-/// Writes an object in the place of a text that is too long: its beginning, its length in bytes and
-/// its hash.
+/// Writes an object that replaces a text that is too long: the text's beginning, its length in
+/// bytes and its hash.
 fn cut_off(out: &mut Vec<u8>, beginning: &str, bytes: usize, hash: Option<Hash>) {
     out.extend_from_slice(b"{\"beginning\":");
     quoted(out, beginning);
@@ -280,7 +283,7 @@ fn cut_off(out: &mut Vec<u8>, beginning: &str, bytes: usize, hash: Option<Hash>)
     };
 }
 
-/// Returns a text in the form of the record: at most `max` bytes of it.
+/// Returns at most `max` bytes of a text, in the form of the entry.
 fn shown(text: &str, max: usize) -> Cow<'_, str> {
     match redacted("", cut(text, LOOKED_AT.max(max))) {
         Cow::Borrowed(text) => Cow::Borrowed(cut(text, max)),
@@ -288,8 +291,8 @@ fn shown(text: &str, max: usize) -> Cow<'_, str> {
     }
 }
 
-/// Returns a field's text without secrets and without characters that steer a terminal. Here every
-/// known value counts as a secret: a missed one can never be removed from the log.
+/// Returns a field's text without secrets and without characters that control a terminal. Every
+/// known value is treated as a secret here, because a secret can't be removed from the log later.
 fn redacted<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
     match neutral(text) {
         Cow::Borrowed(text) => redaction::field(name, text, Keys::Settings),

@@ -21,12 +21,12 @@ pub(super) struct Lines<'a> {
 /// A line of a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
-    /// Where it begins and ends in the file, with its line end.
+    /// The positions in the file at which the line begins and ends, including its line end.
     pub(super) from: u64,
     pub(super) to: u64,
-    /// Its bytes without the line end.
+    /// The bytes of the line without its line end.
     pub(super) bytes: &'a [u8],
-    /// Whether it has a line end.
+    /// Whether the line has a line end.
     pub(super) whole: bool,
 }
 
@@ -40,11 +40,11 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Returns the next line. Returns `None` at the end.
+    /// Returns the next line, or `None` at the end.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the system's error.
     pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         self.line.clear();
         let length = self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut self.line)? as u64;
@@ -59,7 +59,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// A part of a file. Reading it doesn't move the file's own position.
+/// A part of a file. Reading the part doesn't move the file's own position.
 pub(super) struct Part<'a> {
     pub(super) file: &'a File,
     pub(super) at: u64,

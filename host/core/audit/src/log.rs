@@ -1,15 +1,15 @@
 //! Appends entries to the audit log from any number of processes, rotates its files, and removes
-//! old ones.
+//! old files.
 //!
-//! A process that appends holds the lock of `head`, which states where the log ends and with which
-//! record. A process that is killed between the line and the head leaves the log ahead of the head:
-//! the next writer reads the additional lines and goes on from the last record. An incomplete
-//! record, after a killed process or on a full disk, stays where it is; the next record states its
-//! length and its hash, so that nothing else can take its place.
+//! A process that appends holds the lock of the file `head`, which states the end of the log and
+//! the last entry. If a process is killed after it wrote an entry and before it wrote the head, the
+//! log has more entries than the head states. The next writer reads these entries and continues
+//! after the last one. An incomplete entry, after a killed process or on a full disk, stays in the
+//! file. The next entry states its length and its hash, so that nothing else can replace it.
 //!
-//! A process that writes many records in a row, and finds none of another process between them,
-//! keeps the lock for a short time ([`Log::hold`]). Until it gives the lock back, it appends and
-//! does nothing else, and the head is as old as the lock.
+//! If a process writes many entries in a row without entries of other processes between them, it
+//! keeps the lock for a short time ([`Log::hold`]). Until it releases the lock, it only appends,
+//! and the head is not updated.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -29,22 +29,22 @@ use super::kind::Kind;
 use super::lines::{Lines, Part};
 use super::time;
 
-/// How long another process may hold the lock. It takes microseconds, or milliseconds if it writes
-/// many records, unless that process is stopped meanwhile.
+/// Maximum time to wait for another process to release the lock. That process needs microseconds,
+/// or milliseconds for many entries, unless it is suspended.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Number of immediate tries, and the pause after them.
+/// Number of immediate attempts before each pause.
 const TRIES: u32 = 100;
 const REST: Duration = Duration::from_micros(50);
 
-/// Records in a row after which a process keeps the lock. Before that, each takes the lock by
-/// itself, so that others who wait get it.
+/// Number of entries in a row after which a process keeps the lock. Before that, each entry takes
+/// the lock separately, so that other waiting processes get it.
 const IN_ROW: u32 = 16;
 
 /// Reason that is recorded when the head doesn't state where the log ends.
 const LOST: Option<&str> = Some("the head was lost: records may be missing before this one");
 
-/// Largest number of bytes that a record has besides its body.
+/// Maximum number of bytes of an entry in addition to its body.
 const AROUND: u64 = 320;
 
 /// The size and the number of files.
@@ -52,7 +52,7 @@ const AROUND: u64 = 320;
 pub(super) struct Bounds {
     /// Largest file, in bytes.
     pub(super) file: u64,
-    /// Finished files that are kept. 0: all.
+    /// Number of finished files that aren't removed. 0 means all.
     pub(super) keep: u64,
     /// Whether written records will be synced.
     pub(super) durable: bool,
@@ -63,11 +63,11 @@ pub(super) struct Log {
     folder: Arc<PrivateFolder>,
     key: Key,
     head: Arc<File>,
-    /// The lock, while it is taken.
+    /// The lock, while this process holds it.
     held: Option<LogLock<Arc<File>>>,
-    /// Whether the lock is kept after a record.
+    /// Whether the lock is kept after an entry.
     keeps: bool,
-    /// Records in a row without one of another process between them.
+    /// Number of entries in a row without an entry of another process between them.
     in_row: u32,
     bounds: Bounds,
     current: Option<Current>,
@@ -75,11 +75,11 @@ pub(super) struct Log {
     unsynced: Unsynced,
 }
 
-/// The current file, as this process knows it.
+/// The current file, with the state that this process knows.
 struct Current {
     file: Arc<File>,
     at: Head,
-    /// The statement of the next record about the bytes before it.
+    /// The next entry's statement about the bytes before it.
     before: Before,
 }
 
@@ -125,11 +125,11 @@ impl Unsynced {
 }
 
 impl Log {
-    /// Opens the log in Toolhold's data folder; creates it if it doesn't exist.
+    /// Opens the log in Toolhold's data folder. Creates the log if it doesn't exist.
     ///
     /// # Errors
     ///
-    /// The system's error, or a file can't be trusted; the error names it.
+    /// Returns the system's error, or an error with the name of a file that can't be trusted.
     pub(super) fn open(data: &Path, bounds: Bounds) -> io::Result<Self> {
         let path = data.join(files::FOLDER);
         let folder = PrivateFolder::make(data)
@@ -143,8 +143,8 @@ impl Log {
             Some(key) => key,
             None => {
                 let _held = LogLock::new(&*head).map_err(files::at(&at_head))?;
-                // This comes before the key: if there is a key, there has been a head, and a log
-                // with neither a head nor a record was emptied.
+                // This check comes before reading the key. If there is a key, the head existed
+                // before, so a log without a head and without entries was emptied.
                 if Head::read(&head).map_err(files::at(&at_head))?.is_none() {
                     Head::START
                         .write(&head)
@@ -173,12 +173,13 @@ impl Log {
         &self.key
     }
 
-    /// Appends a record. `body` begins with `{` and ends with the last field; time and kind come
-    /// first. When it returns, the system has the record, which survives this process.
+    /// Appends an entry. `body` begins with `{`, the time and the kind, and ends with the last
+    /// field. When the function returns, the system has the entry, which then survives this
+    /// process.
     ///
     /// # Errors
     ///
-    /// The system's. The next writer finds a record that was written in part.
+    /// Returns the system's error. The next writer finds an entry that was only partly written.
     pub(super) fn append(&mut self, body: &[u8]) -> io::Result<()> {
         let is_held = self.held.is_some();
         if !is_held {
@@ -197,17 +198,17 @@ impl Log {
         self.in_row >= IN_ROW && !self.keeps
     }
 
-    /// Keeps the lock from the next record on. The caller has to call [`Self::release`] soon, since
-    /// others wait for it.
+    /// Keeps the lock from the next entry on. Other processes wait for the lock, so the caller must
+    /// call [`Self::release`] soon.
     pub(super) fn hold(&mut self) {
         self.keeps = true;
     }
 
-    /// Gives back a kept lock, after the end of the log is in the head.
+    /// Writes the end of the log to the head and releases a kept lock.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the system's error.
     pub(super) fn release(&mut self) -> io::Result<()> {
         self.keeps = false;
         self.in_row = 0;
@@ -221,8 +222,8 @@ impl Log {
         Ok(())
     }
 
-    /// Appends a record under the lock. `is_held`: the lock was kept since the last record, so no
-    /// other process has written.
+    /// Appends an entry under the lock. With `is_held`, this process has held the lock since its
+    /// last entry, so no other process has written.
     fn append_locked(&mut self, body: &[u8], is_held: bool) -> io::Result<()> {
         self.in_row += 1;
         // After a failure, the state of the log is read again.
@@ -250,7 +251,7 @@ impl Log {
         Ok(())
     }
 
-    /// Returns the files to sync so that every record so far survives a power failure.
+    /// Returns the files that must be synced so that all entries so far survive a power failure.
     pub(super) fn take_unsynced(&mut self) -> Unsynced {
         let unsynced = std::mem::take(&mut self.unsynced);
         if self.bounds.durable
@@ -279,14 +280,15 @@ impl Log {
             let end = current.at.end + torn.map_or(0, |(bytes, _)| bytes) + self.line.len() as u64;
             current.at = Head { end, link, ended: chain::kind(body) == b"end", ..current.at };
         }
-        // A kept lock is given back with the head. After a failure, it isn't kept.
+        // A kept lock is released together with writing the head. After a failure, the lock isn't
+        // kept.
         if !self.keeps || current.at.ended || written.is_err() {
             current.at.write(&self.head)?;
         }
         written
     }
 
-    /// Writes the first record of a file, which states its place in the chain.
+    /// Writes the first entry of a file, which states the file's position in the chain.
     fn begin(&mut self, current: &mut Current) -> io::Result<()> {
         let at = current.at;
         let rotated = files::rotated(&self.folder)?;
@@ -305,8 +307,8 @@ impl Log {
             at.file
         )?;
         self.write(current, &body)?;
-        // Old files are removed after this is recorded, so that a file that is removed without a
-        // record is noticed.
+        // Old files are removed after the removal is recorded. A file that is removed without an
+        // entry is detected.
         for number in rotated {
             if number < kept {
                 self.folder.remove(&files::name(number))?;
@@ -325,8 +327,8 @@ impl Log {
         Ok(file)
     }
 
-    /// Finds the end of the log by its files, one of which may be open already. Call it only under
-    /// the lock.
+    /// Finds the end of the log in its files. One of the files may already be open. Call this
+    /// function only under the lock.
     fn locate_end(&mut self, known: Option<Current>) -> io::Result<Current> {
         let (mut head, note) = match Head::read(&self.head)? {
             Some(head) => (head, None),
@@ -348,7 +350,7 @@ impl Log {
                 size,
                 head.end
             );
-            // An incomplete record isn't recognised here, since its start is unknown.
+            // The start of an incomplete entry is unknown here, so the entry isn't recognised.
             let before = Before { open: is_open(&file, size)?, torn: None, note };
             return Ok(Current { file, at: Head { end: size, ..head }, before });
         }
@@ -367,8 +369,8 @@ impl Log {
         Ok(Current { file, at, before })
     }
 
-    /// Finds the end of the log if the head doesn't state it: after the last record of the newest
-    /// file.
+    /// Finds the end of the log if the head doesn't state it. The end is after the last entry of
+    /// the newest file.
     fn search_end(&self) -> io::Result<(Head, Option<&'static str>)> {
         let rotated = files::rotated(&self.folder)?;
         let newest = match self.folder.file(CURRENT) {
@@ -399,9 +401,10 @@ impl Log {
         Ok((end, LOST))
     }
 
-    /// Starts the next file if the file in the head is finished: gives it its number if it has none
-    /// yet, since a process was killed here. After a power failure, even the new name may be there
-    /// without the end.
+    /// Starts the next file if the head's file is finished.
+    ///
+    /// If a process was killed here, the finished file still needs its number. After a power
+    /// failure, the file may even have its new name but not its end.
     fn next_file(&self, head: Head) -> io::Result<Option<Head>> {
         let name = files::name(head.file);
         let file = head.file + 1;
@@ -422,24 +425,24 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // The next writer finds the end of the log without the head too.
+        // The next writer also finds the end of the log without the head.
         let _ = self.release();
     }
 }
 
 impl Current {
-    /// Sets the note of the next record, unless it has one already.
+    /// Sets the note of the next entry, unless it already has a note.
     fn noting(mut self, note: Option<&'static str>) -> Self {
         self.before.note = self.before.note.or(note);
         self
     }
 
-    /// Checks whether no other process has written since the last record. Another process that
-    /// finished the file has written its last record, so the size shows that too.
+    /// Checks whether no other process has written since the last entry. If another process
+    /// finished the file, it wrote a last entry, so the file's size has changed.
     ///
     /// # Errors
     ///
-    /// The system's, or the file is gone.
+    /// Returns the system's error, or an error if the file is missing.
     fn is_as_known(&self) -> io::Result<bool> {
         let found = rustix::fs::fstat(&*self.file)?;
         if found.st_nlink == 0 {
@@ -449,7 +452,7 @@ impl Current {
     }
 }
 
-/// Returns the last of the records from `head` on that follow one another.
+/// Returns the last entry after `head` in an unbroken chain.
 fn follow(key: &Key, file: &File, mut head: Head, size: u64) -> io::Result<Head> {
     let mut lines = Lines::new(file, head.end, size);
     while let Some(line) = lines.next()? {
@@ -485,15 +488,15 @@ fn is_open(file: &File, size: u64) -> io::Result<bool> {
     Ok(last != [b'\n'])
 }
 
-/// Holds the lock until it is dropped.
+/// A lock that is held until it is dropped.
 pub(super) struct LogLock<F: Deref<Target = File>>(F);
 
 impl<F: Deref<Target = File>> LogLock<F> {
-    /// Waits for the lock, but not for ever.
+    /// Waits for the lock, with a time limit.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TimedOut`]: another process holds it.
+    /// [`ErrorKind::TimedOut`] if another process holds the lock.
     pub(super) fn new(file: F) -> io::Result<Self> {
         let mut since = None;
         for tried in 0_u32.. {
@@ -518,7 +521,7 @@ impl<F: Deref<Target = File>> LogLock<F> {
 
 impl<F: Deref<Target = File>> Drop for LogLock<F> {
     fn drop(&mut self) {
-        // At the latest, closing the descriptor frees it.
+        // If this fails, closing the descriptor releases the lock.
         let _ = self.0.unlock();
     }
 }

@@ -23,35 +23,35 @@ const SUBJECT: usize = 256;
 /// Largest URL in bytes.
 const URL: usize = 2048;
 
-/// Subjects that are listed. The arguments hold all of them.
+/// Maximum number of listed subjects. The arguments contain all subjects.
 const SUBJECTS: usize = 8;
 
 /// The fields that every record of a call has.
 pub struct CallRecord<'a> {
-    /// Its unique ID.
+    /// The unique ID of the call.
     pub id: &'a CallId,
     /// The requested name.
     pub requested_tool: &'a str,
-    /// `None` if no tool has that name.
+    /// The tool. `None` means that no tool has the called name.
     pub tool: Option<ToolRecord<'a>>,
     /// The arguments, brought into the tool's form as far as possible.
     pub arguments: &'a Value,
-    /// The paths, commands and URLs that it acts on.
+    /// The paths, commands and URLs of the call.
     pub subjects: &'a [ResolvedSubject],
     /// Number of attachments.
     pub attachments: usize,
-    /// The decision of the gates. `None` if the call didn't reach them.
+    /// The decision of the rules. `None` means that the call didn't reach them.
     pub decision: Option<&'a Decision>,
-    /// The person who approved it, and for how long.
+    /// The person who approved the call, and how long the approval is valid.
     pub approval: Option<(&'a str, &'a str)>,
-    /// The result of its review by a model: `allow`, `deny: REASON` or `error: MESSAGE`. `None`: no
-    /// model was to judge it.
+    /// The result of the review by a model: `allow`, `deny: REASON` or `error: MESSAGE`. `None`
+    /// means that no model judges the call.
     pub review: Option<&'a str>,
     /// The session's name.
     pub session: &'a str,
-    /// The agent that calls, unless it is the primary one.
+    /// The agent that calls. `None` means the primary agent.
     pub caller: Option<&'a str>,
-    /// The part of an agent's work that made the call.
+    /// The phase of the agent's work.
     pub phase: Option<Phase>,
     /// How far the origin of the call is trusted.
     pub trust: Trust,
@@ -61,7 +61,7 @@ pub struct CallRecord<'a> {
 pub struct ToolRecord<'a> {
     /// The tool's annotations.
     pub definition: &'a Definition,
-    /// Its provider.
+    /// The provider of the tool.
     pub provider: SourceRecord<'a>,
 }
 
@@ -71,21 +71,21 @@ pub enum SourceRecord<'a> {
     Plugin {
         /// Its name.
         name: &'a str,
-        /// The SHA-256 of its component.
+        /// The SHA-256 of the plugin's component.
         digest: &'a str,
     },
     /// Another provider.
     Other {
         /// Its name.
         name: &'a str,
-        /// The name and version of the program that runs its tools, if there is one.
+        /// The name and version of the program that runs the provider's tools, if there is one.
         version: Option<String>,
-        /// Whether it is a server of the Model Context Protocol.
+        /// Whether the provider is a server of the Model Context Protocol.
         is_server: bool,
     },
 }
 
-/// A question of a tool's own to the person, or what came of it.
+/// A tool's own question to the person, or the answer to it.
 pub struct InquiryRecord<'a> {
     /// The call's ID.
     pub call: &'a str,
@@ -93,10 +93,10 @@ pub struct InquiryRecord<'a> {
     pub tool: &'a str,
     /// Its provider.
     pub provider: &'a str,
-    /// The wanted answer: `form` or `address`.
+    /// The requested kind of answer: `form` or `address`.
     pub wanted: &'a str,
-    /// `accepted`, `declined` or `unanswered`, and who answered, or why nobody did. `None`: it is
-    /// asked now. The values of a form aren't recorded.
+    /// `accepted`, `declined` or `unanswered`, with who answered, or why nobody answered. `None`
+    /// means that the question is asked now. The values of a form aren't recorded.
     pub answer: Option<(&'a str, &'a str)>,
     /// The session's name.
     pub session: &'a str,
@@ -106,9 +106,9 @@ pub struct InquiryRecord<'a> {
 pub struct OutcomeRecord<'a> {
     /// The call.
     pub call: CallRecord<'a>,
-    /// Its answer.
+    /// The answer of the call.
     pub outcome: &'a Outcome,
-    /// Its duration.
+    /// The duration of the call.
     pub duration: Duration,
     /// Time spent waiting for a person.
     pub waited: Duration,
@@ -118,9 +118,9 @@ pub struct OutcomeRecord<'a> {
     pub acts: bool,
     /// Whether an earlier answer was used.
     pub cached: bool,
-    /// Whether a part of the answer was left out.
+    /// Whether a part of the answer was omitted.
     pub truncated: bool,
-    /// The part of the answer that filters left out.
+    /// The part of the answer that filters omitted.
     pub filtered: Option<FilteredRecord<'a>>,
     /// The injection patterns found in untrusted text.
     pub injections: &'a [&'static str],
@@ -130,14 +130,14 @@ pub struct OutcomeRecord<'a> {
     pub snapshot: Option<SnapshotRecord>,
 }
 
-/// The saved changes of a call in files, so that it can be undone.
+/// The saved state of the files that a call changed, for undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotRecord {
     /// Paths that were changed.
     pub paths: u64,
     /// Bytes that were saved.
     pub bytes: u64,
-    /// Paths whose state could not be saved.
+    /// The number of paths whose state could not be saved.
     pub lost: u64,
 }
 
@@ -150,55 +150,55 @@ pub struct RollbackRecord<'a> {
     pub tool: &'a str,
     /// The session of the call.
     pub session: &'a str,
-    /// The person or program that undid it.
+    /// The person or program that undid the call.
     pub by: &'a str,
-    /// Why it failed. `None`: it didn't.
+    /// The reason why the undo failed. `None` means that it succeeded.
     pub error: Option<&'a str>,
 }
 
-/// The beginning or the end of a job: a command that goes on after its call.
+/// The start or the end of a job, which is a command that continues after its call.
 #[derive(Clone, Copy, Debug)]
 pub struct JobRecord<'a> {
     /// The job's ID.
     pub job: &'a str,
-    /// The ID of the call that started it.
+    /// The ID of the call that started the job.
     pub call: &'a str,
     /// The tool's name.
     pub tool: &'a str,
     /// The session of the call.
     pub session: &'a str,
-    /// The exit code, why it ended, and after which time. `None`: it begins.
+    /// The exit code, the reason for the end, and the duration. `None` means that the job starts.
     pub end: Option<(Option<i32>, &'a str, Duration)>,
 }
 
-/// A request of Toolhold's own, or one hop of it.
+/// A request of Toolhold itself, or one redirect of it.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnRequestRecord<'a> {
     /// The purpose of the request.
     pub purpose: &'a str,
-    /// When it began, since the Unix epoch.
+    /// The start of the request, since the Unix epoch.
     pub began: Duration,
-    /// Its method.
+    /// The method of the request.
     pub method: &'a str,
-    /// Its URL without the query.
+    /// The URL of the request, without the query.
     pub url: &'a str,
-    /// How many redirects led to it.
+    /// The number of redirects before this request.
     pub hop: u64,
-    /// The address that it was connected to.
+    /// The address of the connection.
     pub address: Option<std::net::IpAddr>,
     /// The status of the answer.
     pub status: Option<u16>,
     /// Bytes of the answer's body that came.
     pub received: u64,
-    /// Its duration.
+    /// The duration of the request.
     pub time: Duration,
-    /// Whether a rule refused it.
+    /// Whether a rule denied the request.
     pub refused: bool,
     /// The rule, or what went wrong.
     pub failed: Option<&'a str>,
 }
 
-/// The part of an answer that filters left out.
+/// The part of an answer that filters omitted.
 pub struct FilteredRecord<'a> {
     /// The filters' names.
     pub filters: &'a [String],
@@ -232,7 +232,7 @@ pub struct AnswerRecord<'a> {
     pub by: &'a str,
     /// `yes` or `no`.
     pub answer: &'a str,
-    /// How long an approval holds.
+    /// How long an approval is valid.
     pub scope: Option<&'a str>,
 }
 
@@ -243,7 +243,8 @@ pub(super) fn intent(key: &Key, record: &CallRecord<'_>, front_end: &str) -> Vec
     line.into_bytes()
 }
 
-/// Returns the record of a command that a plugin chose during a call. `chosen_by`: the call's tool.
+/// Returns the entry of a command that a plugin chose during a call. `chosen_by` is the call's
+/// tool.
 pub(super) fn command(
     key: &Key,
     record: &CallRecord<'_>,
@@ -442,8 +443,8 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
     line.into_bytes()
 }
 
-/// Returns the requests of a call, refused ones too, one record each; one more record counts those
-/// beyond the list.
+/// Returns an entry for each request of a call, including denied requests. One more entry counts
+/// the requests that aren't listed.
 pub(super) fn requests(
     key: &Key,
     call: &CallRecord<'_>,
@@ -465,8 +466,8 @@ fn request(key: &Key, call: &CallRecord<'_>, front_end: &str, request: &RequestR
     let mut line = start_request(key, call);
     line.moment("began", request.began);
     line.plain("method", &request.method, NAME);
-    // Parts that may hold secrets were removed when the request was sent; other texts in the
-    // form of a secret are removed here.
+    // The parts that may contain secrets were removed when the request was sent. Other texts that
+    // look like a secret are removed here.
     line.text("url", &request.url, URL);
     if let Ok(target) = Target::parse(&request.url) {
         line.plain("host", &target.host.to_string(), RULE);
@@ -542,7 +543,7 @@ fn call(line: &mut Line<'_>, record: &CallRecord<'_>, front_end: &str) {
     line.plain("front_end", front_end, NAME);
 }
 
-/// Writes the tool and its provider.
+/// Writes the tool and its provider to the entry.
 fn tool(line: &mut Line<'_>, record: &CallRecord<'_>) {
     match &record.tool {
         Some(tool) => {
@@ -593,8 +594,8 @@ fn reported(line: &mut Line<'_>, record: &OutcomeRecord<'_>) {
     line.optional("job", report.job.as_deref(), NAME);
     match report.exit_code {
         Some(code) if runs_commands => line.code("exit_code", code),
-        // A command always has this field: without an exit code it was ended by a signal or never
-        // ran.
+        // A command always has this field. Without an exit code, a signal ended the command, or it
+        // never ran.
         None if runs_commands && report.job.is_none() => line.code("exit_code", -1),
         _ => {}
     }
@@ -619,8 +620,8 @@ fn result(failure: Option<&Failure>) -> &'static str {
     }
 }
 
-/// Returns the origin of the answer's claims: by the tool's provider, otherwise by the kinds of its
-/// subjects. Returns `None` for a tool without subjects.
+/// Returns the origin of the answer's claims. The tool's provider determines the origin, otherwise
+/// the kinds of its subjects do. Returns `None` for a tool without subjects.
 fn claim_source(record: &CallRecord<'_>) -> Option<&'static str> {
     let tool = record.tool.as_ref()?;
     match tool.provider {

@@ -9,20 +9,20 @@ use toolhold_contract::HostError;
 use super::chain;
 use super::trail::Trail;
 
-/// The figures of one tool.
+/// The statistics of one tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ToolStats {
-    /// The tool's full name. Empty: calls of names that no tool has.
+    /// The tool's full name. An empty name counts calls of names that no tool has.
     pub tool: String,
     /// All calls.
     pub calls: u64,
-    /// Failed calls without refused ones.
+    /// Failed calls, without denied calls.
     pub failures: u64,
     /// Calls that a rule or a person refused.
     pub denials: u64,
     /// Calls that needed approval, whatever the answer was.
     pub asks: u64,
-    /// Network requests, refused ones too.
+    /// Network requests, including denied requests.
     pub requests: u64,
     /// The median time of the calls in milliseconds, without the time of a person.
     pub p50_ms: f64,
@@ -31,12 +31,11 @@ pub struct ToolStats {
 }
 
 impl Trail {
-    /// Counts the calls of each tool, ordered by name. The times are percentiles by the nearest
-    /// rank.
+    /// Counts the calls of each tool, ordered by name. Durations are nearest-rank percentiles.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`], naming the file.
+    /// [`HostError::Io`] with the file if the log can't be read.
     pub fn stats(&self) -> Result<Vec<ToolStats>, HostError> {
         let mut tools: BTreeMap<String, (ToolStats, Vec<f32>)> = BTreeMap::new();
         for log in self.files() {
@@ -74,7 +73,7 @@ impl Trail {
 /// The figures of the filters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FilterStats {
-    /// The filters that left something out of an answer, separated by commas.
+    /// The filters that omitted a part of an answer, separated by commas.
     pub filters: String,
     /// The number of answers.
     pub answers: u64,
@@ -82,16 +81,16 @@ pub struct FilterStats {
     pub lines: [u64; 2],
     /// Bytes before and after.
     pub bytes: [u64; 2],
-    /// Answers of which the filters were sure.
+    /// Answers with full confidence of the filters.
     pub full: u64,
-    /// Answers of which they left out the middle without looking at it.
+    /// Answers of which the filters omitted the middle without analysing it.
     pub partial: u64,
-    /// Answers that they didn't recognise.
+    /// Answers that the filters didn't recognise.
     pub fallback: u64,
 }
 
 impl FilterStats {
-    /// Percentage of the lines that were left out.
+    /// Returns the percentage of omitted lines.
     pub fn percent(&self) -> f64 {
         let [before, after] = self.lines.map(|lines| lines as f64);
         if before > 0.0 { (1.0 - after / before).max(0.0) * 100.0 } else { 0.0 }
@@ -104,11 +103,11 @@ impl FilterStats {
 }
 
 impl Trail {
-    /// Counts what filters left out, ordered by name.
+    /// Counts the omissions of filters, ordered by name.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`], naming the file.
+    /// [`HostError::Io`] with the file if the log can't be read.
     pub fn filter_stats(&self) -> Result<Vec<FilterStats>, HostError> {
         let mut all: BTreeMap<String, FilterStats> = BTreeMap::new();
         for log in self.files() {
@@ -138,12 +137,13 @@ impl Trail {
 }
 
 impl Trail {
-    /// Passes on each command that was run, as the record has it (at most 256 bytes), with the
-    /// bytes of its output: all of them if it was filtered, otherwise those of the answer.
+    /// Calls `see` for each command that ran, with at most 256 bytes of the command and the number
+    /// of output bytes. For a filtered output, this number counts all bytes. Otherwise it counts
+    /// the bytes of the answer.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`], naming the file.
+    /// [`HostError::Io`] with the file if the log can't be read.
     pub fn command_outputs(&self, see: &mut dyn FnMut(&str, u64)) -> Result<(), HostError> {
         for log in self.files() {
             self.each_line(log, |line| {
@@ -192,7 +192,7 @@ struct FilterTotals {
     shown_bytes: u64,
 }
 
-/// A request, or the number of further ones.
+/// A request, or the number of requests that aren't listed.
 #[derive(Deserialize)]
 struct Egress {
     tool: Option<String>,
@@ -208,7 +208,7 @@ struct Outcome {
     error_code: Option<String>,
     approved_by: Option<String>,
     duration_ms: f32,
-    /// The time of a person in it.
+    /// The time for which the call waited for a person.
     #[serde(default)]
     waited_ms: f32,
 }
@@ -232,11 +232,11 @@ impl Outcome {
     }
 }
 
-/// Returns the percentile by the nearest rank. Returns 0 if there are no values.
+/// Returns the nearest-rank percentile, or 0 if there are no values.
 fn percentile(sorted: &[f32], percent: usize) -> f64 {
     let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
     let Some(time) = sorted.get(index) else { return 0.0 };
-    // Rounded like the records, so that it doesn't look more precise than it is.
+    // The result is rounded like the entries, so that it doesn't look more precise.
     (f64::from(*time) * 1000.0).round() / 1000.0
 }
 

@@ -5,11 +5,12 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
 
-/// Every time has the same length: a record's kind is found by it.
+/// The printer for times. All times have the same length, because the position of an entry's kind
+/// depends on it.
 const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(6));
 
-/// Appends a time to a text: `2026-03-01T12:00:00.000001Z`. A time before 1970 or after the year
-/// 9999 is shown as the beginning of 1970.
+/// Appends a time to a text: `2026-03-01T12:00:00.000001Z`. For a time before 1970 or after the
+/// year 9999, the beginning of 1970 is written.
 pub(super) fn write(out: &mut Vec<u8>, moment: SystemTime) {
     let moment = Timestamp::try_from(moment).unwrap_or_default().max(Timestamp::UNIX_EPOCH);
     // Writing to a vector never fails.

@@ -1,4 +1,4 @@
-//! Reads the audit log of one moment: the last entries, and those of one call.
+//! Reads the audit log at one moment: its last entries, or the entries of one call.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,23 +16,23 @@ use super::head::Head;
 use super::lines::Lines;
 use super::log::LogLock;
 
-/// The records at one moment; later ones aren't in it.
+/// The entries at one moment, without later entries.
 pub struct Trail {
     path: PathBuf,
-    /// `None`: nothing was ever recorded.
+    /// The open log. `None` means that nothing was ever recorded.
     pub(super) opened: Option<OpenLog>,
 }
 
 pub(super) struct OpenLog {
     pub(super) key: Key,
     pub(super) head: Option<Head>,
-    /// In the order in which they were written.
+    /// The files in the order in which they were written.
     pub(super) files: Vec<LogFile>,
 }
 
 pub(super) struct LogFile {
     pub(super) name: String,
-    /// Its number; the current file has none in its name.
+    /// The number of the file. The current file has no number in its name.
     pub(super) number: Option<u64>,
     pub(super) file: File,
     pub(super) size: u64,
@@ -41,19 +41,19 @@ pub(super) struct LogFile {
 /// The last record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainHead {
-    /// Its number, from 1.
+    /// The number of the entry, starting with 1.
     pub seq: u64,
-    /// Its hash in hexadecimal. Someone who stores it elsewhere can find out later whether anything
-    /// before it was changed.
+    /// The hash of the entry in hexadecimal. If the hash is also stored elsewhere, it can later
+    /// show whether any entry up to this one was changed.
     pub hash: String,
 }
 
 impl Trail {
-    /// Opens the log of the user whose folders these are. Creates and changes nothing.
+    /// Opens the log in the folders of a user. Creates and changes nothing.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] with the folder: it can't be read or trusted, or its key is lost or
+    /// [`HostError::Io`] with the folder if it can't be read or trusted, or if its key is lost or
     /// damaged.
     pub fn open(folders: &Folders) -> Result<Self, HostError> {
         let path = folders.data.join(files::FOLDER);
@@ -66,11 +66,12 @@ impl Trail {
         &self.path
     }
 
-    /// Returns the last record, from the file `head`. Returns `None` if nothing was ever recorded.
+    /// Returns the last entry, from the file `head`. Returns `None` if nothing was ever recorded.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`]: the file is lost or damaged, or its stated end of the log doesn't exist.
+    /// [`HostError::Io`] if the file is lost or damaged, or if its stated end of the log doesn't
+    /// exist.
     pub fn head(&self) -> Result<Option<ChainHead>, HostError> {
         let Some(opened) = &self.opened else { return Ok(None) };
         let Some(head) = opened.head else {
@@ -79,7 +80,7 @@ impl Trail {
                 "the file is missing or damaged, so the end of the log is unknown",
             ));
         };
-        // The file may be numbered by now, if the next record has started a new one.
+        // The file may have a number by now, if the next entry has started a new file.
         let has_end = opened
             .files
             .iter()
@@ -101,13 +102,13 @@ impl Trail {
         HostError::io(self.path.join(name).display().to_string())(error)
     }
 
-    /// Returns all records of one call, by the ID in its answer: the intent, the answer of a
-    /// person, and the outcome. The list is empty if there are no records. The records aren't
+    /// Returns all entries of one call, by the ID in its answer: the intent, the answer of a
+    /// person, and the outcome. The list is empty if there are no entries. The entries aren't
     /// verified.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] with the file.
+    /// [`HostError::Io`] with the file if the log can't be read.
     pub fn of_call(&self, id: &str) -> Result<Vec<Value>, HostError> {
         let call_field = format!("\",\"call\":\"{id}\"");
         let mut records = Vec::new();
@@ -127,11 +128,11 @@ impl Trail {
         Ok(records)
     }
 
-    /// Returns the last records, at most this number, in order.
+    /// Returns the last `count` entries in order.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] with the file.
+    /// [`HostError::Io`] with the file if the log can't be read.
     pub fn last(&self, count: usize) -> Result<Vec<Value>, HostError> {
         let mut records: Vec<Value> = Vec::new();
         for log in self.files().iter().rev() {
@@ -161,12 +162,12 @@ impl Trail {
         self.files().iter().map(|log| log.size).sum()
     }
 
-    /// Checks whether a record could be written, if there are files to write to: with the same
-    /// checks as a writer. Creates and changes nothing.
+    /// Checks whether an entry could be written to the existing files. The checks are the same as a
+    /// writer's. Creates and changes nothing.
     ///
     /// # Errors
     ///
-    /// The reason and the file that is in the way.
+    /// Returns the reason why nothing can be written, with the file.
     pub fn check_writable(&self) -> io::Result<()> {
         let folder = match PrivateFolder::open(&self.path) {
             Ok(folder) => folder,
@@ -219,10 +220,10 @@ impl OpenLog {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        // This comes first: if there is a key, there was a head before it.
+        // The key is read first, because the head exists whenever the key exists.
         let key = files::key(&folder)?;
         let head = there(folder.file(files::HEAD))?;
-        // The files are opened under the lock, so that all of them are from one moment.
+        // The files are opened under the lock, so that all of them show the same moment.
         let lock = head.as_ref().map(LogLock::new).transpose()?;
         let at_head = match &head {
             Some(file) => Head::read(file)?,
@@ -256,12 +257,12 @@ impl OpenLog {
     }
 }
 
-/// Returns the current file. Returns `None` if it doesn't exist yet.
+/// Returns the current file, or `None` if it doesn't exist yet.
 pub(super) fn current(path: &Path) -> io::Result<Option<File>> {
     there(PrivateFolder::open(path)?.file(CURRENT))
 }
 
-/// Returns the file. Returns `None` if it doesn't exist.
+/// Returns the file, or `None` if it doesn't exist.
 fn there(file: io::Result<File>) -> io::Result<Option<File>> {
     match file {
         Ok(file) => Ok(Some(file)),

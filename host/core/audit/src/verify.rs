@@ -12,7 +12,7 @@ use super::head::Head;
 use super::lines::{Line, Lines, Part};
 use super::trail::{LogFile, OpenLog, Trail};
 
-/// Problems that are listed one by one.
+/// Maximum number of listed problems.
 const MAX_PROBLEMS: usize = 100;
 
 /// Remembered records, to recognise a record that is out of order.
@@ -21,16 +21,15 @@ const REMEMBERED: usize = 1024;
 /// The result of a verification.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Verification {
-    /// Records that are unchanged and in their place.
+    /// The number of entries that are unchanged and in the right order.
     pub records: u64,
     /// Files that were read.
     pub files: usize,
-    /// The records that were changed, left out, inserted or cut off. Empty: the log is unchanged.
+    /// The entries that were changed, removed, inserted or cut off. If empty, the log is unchanged.
     pub problems: Vec<Finding>,
     /// Number of problems after the first hundred.
     pub more_problems: u64,
-    /// Records that are incomplete and recognised as such, after a killed process or on a full
-    /// disk.
+    /// Entries that are recognised as incomplete, after a killed process or on a full disk.
     pub torn: Vec<Finding>,
 }
 
@@ -39,7 +38,7 @@ pub struct Verification {
 pub struct Finding {
     /// The file's name.
     pub file: String,
-    /// The line, from 1. `None`: the file as a whole.
+    /// The line, starting with 1. `None` means the whole file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
     /// The finding.
@@ -47,20 +46,21 @@ pub struct Finding {
 }
 
 impl Verification {
-    /// Checks whether the log is unchanged: whether there are no problems.
+    /// Checks whether the log is unchanged, which means that there are no problems.
     pub fn holds(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
 impl Trail {
-    /// Checks every record: each is unchanged and in its place, and none is missing. `head` is the
-    /// hash of a record that was stored elsewhere: without it, a process that can write to the
-    /// folder could have cut off the last records or written a new log.
+    /// Checks that every entry is unchanged and in the right order, and that no entry is missing.
+    ///
+    /// `head` is the hash of an entry that was stored elsewhere. Without it, a process that can
+    /// write to the folder could have cut off the last entries or written a new log.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] with the file.
+    /// [`HostError::Io`] with the file if the log can't be read.
     pub fn verify(&self, head: Option<&str>) -> Result<Verification, HostError> {
         let mut check = Check::default();
         if let Some(opened) = &self.opened {
@@ -85,12 +85,12 @@ impl Trail {
 }
 
 impl Trail {
-    /// Checks the current file, or the last one before it: like [`Self::verify`] without what was
-    /// before.
+    /// Checks only the current file, or the last finished file if there is no current file. The
+    /// checks are those of [`Self::verify`].
     ///
     /// # Errors
     ///
-    /// Like [`Self::verify`].
+    /// Returns the same errors as [`Self::verify`].
     pub fn verify_newest(&self) -> Result<Verification, HostError> {
         let mut check = Check::default();
         if let Some(opened) = &self.opened {
@@ -108,9 +108,9 @@ impl Trail {
 /// Lines that aren't records.
 #[derive(Clone, Copy, Debug)]
 struct Anomaly {
-    /// The first of these lines.
+    /// The number of the first of these lines.
     first: u64,
-    /// Whether a line was inserted, since it can't be an incomplete record.
+    /// Whether the line was inserted, because it can't be an incomplete entry.
     is_inserted: bool,
 }
 
@@ -120,14 +120,14 @@ struct Check {
     result: Verification,
     /// The highest number so far.
     last: u64,
-    /// The last records by number, each with the hashes that the next one may follow: the stated
-    /// one and the right one.
+    /// The last entries by number. Each has the hashes that the next entry may follow: the stated
+    /// hash and the right hash.
     recent: VecDeque<(u64, Hash, Hash)>,
     /// The number of the oldest existing file, and of the oldest file by the last record.
     first: Option<u64>,
     oldest: Option<u64>,
-    /// The end of the log by the head: the file's number, the position in it, the hash, and whether
-    /// the record ended the file.
+    /// The end of the log that the head states: the file's number, the position in it, the hash,
+    /// and whether the entry finished the file.
     at_head: Option<Head>,
     wanted: Option<String>,
     wanted_is_there: bool,
@@ -152,7 +152,8 @@ impl Check {
             Some(at) if self.from_the_first => opened.files[at].number,
             _ => None,
         };
-        // The number in the name comes first, then the place, then the number in the file.
+        // The number in the name is preferred, then the file's position, then the number in the
+        // file.
         let number = match (log.number, before, &begin) {
             (Some(number), _, _) => number,
             (None, Some(before), _) => before + 1,
@@ -175,7 +176,7 @@ impl Check {
             }
             self.oldest = Some(begin.oldest);
             if at == 0 || !self.from_the_first {
-                // Earlier records are gone, unless there were none.
+                // Earlier entries have been removed, unless this is the first file.
                 let start = if begin.file == 1 {
                     Link::START
                 } else {
@@ -200,7 +201,7 @@ impl Check {
             let Some(record) = SealedRecord::parse(line.bytes) else {
                 let lines_so_far =
                     anomaly.get_or_insert(Anomaly { first: count, is_inserted: false });
-                // An incomplete record isn't valid JSON, so a valid line was inserted.
+                // An incomplete entry isn't valid JSON, so a line that is valid JSON was inserted.
                 if serde_json::from_slice::<serde::de::IgnoredAny>(line.bytes).is_ok() {
                     lines_so_far.is_inserted = true;
                 }
@@ -243,8 +244,8 @@ impl Check {
         Ok(())
     }
 
-    /// Checks that the bytes between two records are the incomplete record that the second one
-    /// states. `part`: the end of the first record and the start of the second one.
+    /// Checks that the bytes between two entries are the incomplete entry that the second one
+    /// states. `part` is the end of the first entry and the start of the second.
     fn between(
         &mut self,
         log: &LogFile,
@@ -280,7 +281,7 @@ impl Check {
         Ok(())
     }
 
-    /// Checks that a record is unchanged and in its place.
+    /// Checks that an entry is unchanged and in the right order.
     fn record(&mut self, opened: &OpenLog, log: &LogFile, line: u64, record: &SealedRecord<'_>) {
         let seq = record.link.seq;
         let before = self
@@ -326,7 +327,7 @@ impl Check {
             };
             self.problem(&log.name, Some(line), format!("missing before record {seq}: {missing}"));
         }
-        // The right hash of the record is known if the record before it is known.
+        // The right hash of the entry is known if the previous entry is known.
         let actual = match before {
             Some((_, stated, _)) => opened.key.hash(&stated, record.signed),
             None => record.link.hash,
@@ -351,7 +352,7 @@ impl Check {
         }
     }
 
-    /// Checks the end of the log: the oldest files, and the head.
+    /// Checks the oldest files and the head.
     fn end(&mut self, opened: &OpenLog) {
         if let (Some(oldest), Some(first)) = (self.oldest, self.first)
             && oldest < first
@@ -387,7 +388,7 @@ impl Check {
                 );
             }
             Some(head) if head.link == Link::START || fits(&head, self.at_head.as_ref()) => {}
-            // Earlier lines that were inserted or left out have moved it.
+            // Inserted or removed lines before the end have changed its position.
             Some(_) if !self.result.holds() => {}
             Some(_) => self.problem(
                 files::HEAD,
@@ -398,8 +399,8 @@ impl Check {
     }
 }
 
-/// Checks whether the head is right about the last record. If that record was the last of its file
-/// and the next file has no record yet, the head is about the next file.
+/// Checks whether the head is correct about the last entry. If that entry finished its file and the
+/// next file has no entry yet, the head may state the next file.
 fn fits(head: &Head, actual: Option<&Head>) -> bool {
     let Some(actual) = actual else { return false };
     let next_file = Head { file: actual.file + 1, end: 0, ended: false, ..*actual };

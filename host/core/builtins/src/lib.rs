@@ -1,10 +1,10 @@
-//! The built-in plugins of Toolhold, inside of the program that embeds it: no component has to be
-//! shipped next to the program.
+//! The built-in plugins of Toolhold. They are compiled into the program that embeds Toolhold, so
+//! the program needs no separate component files.
 //!
 //! `Host::builder().builtins(toolhold_builtins::all())` offers their tools. The page
-//! `docs/library.md` has a whole program, and the folder `examples` has two.
+//! `docs/library.md` shows a whole program, and the folder `examples` has two programs.
 //!
-//! `cargo xtask plugins` has to make the plugins before the build, in `target/plugins`.
+//! `cargo xtask plugins` must build the plugins first. They are in `target/plugins`.
 #![allow(
     unsafe_code,
     reason = "code that was compiled ahead of time can't be checked, so whoever puts it in makes a promise"
@@ -18,7 +18,7 @@ use toolhold_core::{Builtin, EmbeddedFile, Precompiled};
 struct LibraryPage;
 
 /// Returns the plugins whose tools every user of `toolhold` gets: files, the shell, the web, and
-/// the filters of output.
+/// the output filters.
 pub fn all() -> &'static [Builtin] {
     BUILTINS
 }
@@ -35,8 +35,8 @@ const fn component(bytes: &'static [u8]) -> EmbeddedFile {
 
 const fn compiled(bytes: &'static [u8]) -> Option<Precompiled> {
     let code = EmbeddedFile::Compressed { bytes, base: BASE_CODE };
-    // SAFETY: the build script took the output of `toolhold-compile __compile --baseline`, which the
-    // command that builds the plugins wrote.
+    // SAFETY: the build script reads the output of `toolhold-compile __compile --baseline`. The
+    // command that builds the plugins wrote this output.
     Some(unsafe { Precompiled::new(code) })
 }
 

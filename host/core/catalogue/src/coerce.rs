@@ -1,9 +1,8 @@
-//! Converts arguments into the form that the schema wants. Models and their providers often write
-//! another form: `5.0` for an integer, `"5"` for a number, `"true"` for a boolean, `null` for a
-//! missing argument. The host converts them before any other step, so all steps see the same
-//! values.
+//! Converts arguments to the types that the schema requires. Models and their providers often write
+//! other types: `5.0` for an integer, `"5"` for a number, `"true"` for a boolean, `null` for a
+//! missing argument. The host converts arguments first, so all later steps see the same values.
 //!
-//! If a schema allows more than one form, nothing is changed, since the meaning isn't clear.
+//! If a schema allows more than one type, nothing is changed, since the meaning isn't clear.
 
 use serde_json::{Map, Number, Value};
 
@@ -13,11 +12,11 @@ const MAX_DEPTH: usize = 16;
 /// Most bytes of a text that is converted to a number.
 const MAX_DIGITS: usize = 64;
 
-/// Above this value, a floating-point number can't hold every integer.
+/// Maximum up to which a floating-point number can represent every integer.
 const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 
-/// Converts arguments into the form that their schema wants. Values that don't fit stay; validation
-/// refuses them later.
+/// Converts arguments to the types that their schema requires. Values that can't be converted don't
+/// change, and validation refuses them later.
 pub(crate) fn coerce(schema: &Value, arguments: &mut Value) {
     coerce_value(schema, schema, arguments);
 }
@@ -102,8 +101,8 @@ fn follow_references<'s>(root: &'s Value, mut schema: &'s Value) -> &'s Value {
     schema
 }
 
-/// Returns the integer that a floating-point number stands for. Returns `None` if the number has a
-/// fraction, is too large, or is an integer already.
+/// Converts a floating-point number to an equal integer. Returns `None` if the number has a
+/// fraction, is too large, or is already an integer.
 fn to_integer(number: &Number) -> Option<Number> {
     if !number.is_f64() {
         return None;
@@ -113,7 +112,7 @@ fn to_integer(number: &Number) -> Option<Number> {
     is_whole.then(|| Number::from(float as i64))
 }
 
-/// Returns the number in a text. Returns `None` if the text isn't exactly one number.
+/// Parses a number. Returns `None` if the text isn't exactly one number.
 fn parse_number(text: &str) -> Option<Number> {
     // The parser would skip spaces around the number.
     let starts_as_number = text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
@@ -124,7 +123,7 @@ fn parse_number(text: &str) -> Option<Number> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns the boolean in a text, in any case: Python writes `True`.
+/// Parses a boolean in any case, since Python writes `True`.
 fn parse_boolean(text: &str) -> Option<bool> {
     if text.eq_ignore_ascii_case("true") {
         Some(true)
@@ -143,8 +142,8 @@ const BOOLEAN: u8 = 16;
 const OTHER: u8 = 32;
 const ANY: u8 = 63;
 
-/// The types that a schema allows, as bits. When in doubt, there are more bits, and then nothing is
-/// changed.
+/// The types that a schema allows, as bits. If the types aren't certain, more bits are set, and
+/// nothing is converted.
 #[derive(Clone, Copy)]
 struct Types(u8);
 
@@ -153,7 +152,7 @@ impl Types {
         Self(bits(root, schema, 0))
     }
 
-    /// Checks whether at least one of `wanted` is allowed, and none of `excluded`.
+    /// Checks whether at least one type of `wanted` is allowed, and no type of `excluded`.
     fn wants(self, wanted: u8, excluded: u8) -> bool {
         self.0 & wanted != 0 && self.0 & excluded == 0
     }

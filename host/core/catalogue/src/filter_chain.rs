@@ -1,5 +1,5 @@
-//! Orders the filters of a host's plugins, and selects by tool and command those that an answer
-//! gets.
+//! Orders the filters of a host's plugins, and selects the filters for an answer by its tool and
+//! command.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,13 +10,14 @@ use toolhold_contract::{FilterDefinition, Pattern, Purpose};
 use toolhold_engine::{Origin, Plugin};
 use toolhold_policy::{TextGlob, commands, last_command};
 
-/// Most bytes of one compiled pattern of a built-in filter.
+/// Maximum size of a compiled pattern of a built-in filter, in bytes.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// Most bytes of one compiled pattern of a third-party filter. There may be thousands of them.
+/// Maximum size of a compiled pattern of a third-party filter, in bytes. There may be thousands of
+/// these patterns.
 const MAX_COMPILED_UNTRUSTED: usize = 32 << 10;
 
-/// The filters of one moment.
+/// The filters at one moment.
 #[derive(Default)]
 pub struct Chain {
     links: Vec<Link>,
@@ -24,9 +25,9 @@ pub struct Chain {
     missing: Option<(String, String)>,
 }
 
-/// A filter and its plugin.
+/// A filter with its plugin.
 pub struct Link {
-    /// `PLUGIN/FILTER`. A built-in filter has its own name only.
+    /// The name, as `PLUGIN/FILTER`. A built-in filter has only its own name.
     pub name: String,
     /// The filter's plugin.
     pub plugin: Plugin,
@@ -38,8 +39,8 @@ pub struct Link {
 }
 
 impl Chain {
-    /// Returns the filters of `plugins`, in their order. `missing`: a configured plugin that
-    /// doesn't serve, and the reason.
+    /// Creates the chain from the filters of `plugins`, in their order. `missing` is a configured
+    /// plugin that doesn't run, with the reason.
     pub fn new<'p>(
         plugins: impl IntoIterator<Item = &'p Plugin>,
         missing: Option<(String, String)>,
@@ -52,19 +53,19 @@ impl Chain {
         Self { links, missing }
     }
 
-    /// Returns a configured plugin that doesn't serve, and the reason. It may have security
+    /// Returns a configured plugin that doesn't run, with the reason. The plugin may have security
     /// filters.
     pub fn missing(&self) -> Option<&(String, String)> {
         self.missing.as_ref()
     }
 
-    /// Returns the filters, in the order in which they get an answer.
+    /// Returns the filters in the order in which an answer passes them.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// Returns the filters that make an answer of `tool` that acts on `subject` shorter. A fallback
-    /// is one of them only if the subject is known and no other filter matches.
+    /// Returns the filters that shorten an answer of `tool` with the subject `subject`. A fallback
+    /// filter is included only if the subject is known and no other filter matches.
     pub fn cosmetic(&self, tool: &str, subject: Option<&str>) -> Vec<&Link> {
         let matches = self.links.iter().filter(|link| {
             link.definition.purpose == Purpose::Cosmetic && link.fits(tool, subject)
@@ -160,15 +161,16 @@ enum SubjectPattern {
     Any,
     Exact(String),
     Prefix(String),
-    /// Compiled on first use: otherwise a process that makes one call would wait for all patterns.
+    /// The pattern, which is compiled at its first use. A process that makes one call doesn't need
+    /// all patterns.
     Regex {
         pattern: String,
-        /// The bytes with which every text begins that can match. Most patterns are for commands,
-        /// and most subjects are paths, so few patterns are ever compiled.
+        /// The first bytes of all texts that can match. Most patterns are for commands, and most
+        /// subjects are paths, so few patterns are ever compiled.
         first: OnceLock<FirstBytes>,
         compiled: OnceLock<Option<Regex>>,
-        /// Whether everything matches if the pattern can't be compiled. True for a security filter,
-        /// which fails closed.
+        /// Whether everything matches if the pattern can't be compiled. A security filter has
+        /// `true`, because it fails closed.
         fallback: bool,
         /// Most bytes of the compiled pattern.
         size: usize,
@@ -214,7 +216,7 @@ impl SubjectPattern {
     }
 }
 
-/// Compiles a pattern to at most `size` bytes. Returns `None` and logs the reason if it can't.
+/// Compiles a pattern to at most `size` bytes. If this fails, logs the reason and returns `None`.
 fn compile(pattern: &str, size: usize) -> Option<Regex> {
     match RegexBuilder::new(pattern).size_limit(size).build() {
         Ok(regex) => Some(regex),
@@ -225,13 +227,13 @@ fn compile(pattern: &str, size: usize) -> Option<Regex> {
     }
 }
 
-/// A set of bytes: bit `b % 64` of word `b / 64` says whether `b` is in it.
+/// A set of bytes. Bit `b % 64` of word `b / 64` says whether the set contains `b`.
 struct FirstBytes([u64; 4]);
 
 impl FirstBytes {
     const ALL: Self = Self([u64::MAX; 4]);
 
-    /// Returns the bytes with which a text can begin that the pattern matches. These are all bytes
+    /// Returns the first bytes of all texts that the pattern can match. The set contains all bytes
     /// unless the pattern is anchored at the start of the text and begins with one of a few
     /// literals.
     fn of_matches(pattern: &str) -> Self {
@@ -249,7 +251,8 @@ impl FirstBytes {
         bytes
     }
 
-    /// Checks whether a match can begin like this text. An empty text always may match.
+    /// Checks whether the pattern may match a text with this beginning. The result for an empty
+    /// text is `true`.
     fn may_begin(&self, text: &str) -> bool {
         match text.as_bytes().first() {
             Some(&byte) => self.contains(byte),

@@ -1,5 +1,5 @@
-//! Expands the aliases of git in a command. A rule is about the command that an alias stands for,
-//! so that command is decided on as well.
+//! Expands git aliases in a command. Rules apply to the command that an alias runs, so that command
+//! is decided on, too.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,25 +14,26 @@ const MAX_BYTES: u64 = 1 << 20;
 const MAX_FILES: usize = 20;
 const MAX_STEPS: usize = 10;
 
-/// Commands that aliases stand for. A repository that others made may have aliases without end.
+/// Maximum number of expanded commands. An untrusted repository may have any number of aliases.
 const MAX_COMMANDS: usize = 100;
 
-/// Directories that a command goes to in which a repository is looked for.
+/// Maximum number of directories of a command that are searched for a repository.
 const MAX_DIRECTORIES: usize = 10;
 
-/// A command whose program isn't known, so that it needs approval.
+/// A command with an unknown program, which needs approval.
 const UNKNOWN: &str = "$alias";
 
-/// Checks whether a command starts git with something that isn't one of its usual commands.
+/// Checks whether a command runs git with a subcommand that isn't one of its usual ones.
 pub(crate) fn may_be_used(text: &str) -> bool {
     text.contains("git") && Command::read(text).git_commands().next().is_some()
 }
 
-/// Returns the commands that the aliases of a command stand for, also those of aliases that use
-/// other aliases. Reads files, so it blocks.
+/// Returns the commands that the aliases in a command run, including aliases that use other
+/// aliases. Reads files, so it blocks.
 pub(crate) fn expand(directory: &Path, home: Option<&Path>, text: &str) -> Vec<String> {
     let other_directories = Command::read(text).directories();
-    // The target of many directory changes isn't followed, so the command is unknown.
+    // If the command changes its directory too often, the directories aren't searched, and the
+    // command is unknown.
     if other_directories.len() > MAX_DIRECTORIES {
         return vec![UNKNOWN.to_owned()];
     }
@@ -68,7 +69,8 @@ pub(crate) fn expand(directory: &Path, home: Option<&Path>, text: &str) -> Vec<S
     commands
 }
 
-/// Returns all aliases, by their names in small letters: those of the repository before the user's.
+/// Returns all aliases by their lower-case names. An alias of the repository replaces one of the
+/// user.
 fn read_aliases(directory: &Path, home: Option<&Path>) -> HashMap<String, String> {
     let root = directory
         .ancestors()
@@ -76,7 +78,7 @@ fn read_aliases(directory: &Path, home: Option<&Path>) -> HashMap<String, String
         .unwrap_or(directory);
     let repository = Repository::find(root);
 
-    // Later files replace the aliases of earlier ones.
+    // Aliases in later files replace those in earlier files.
     let mut files = vec![PathBuf::from("/etc/gitconfig")];
     if let Some(home) = home {
         files.push(home.join(".config/git/config"));
@@ -108,8 +110,8 @@ fn read_aliases(directory: &Path, home: Option<&Path>) -> HashMap<String, String
     aliases
 }
 
-/// Returns the keys of a configuration of git, in small letters, with their values. A conditional
-/// include counts as one without a condition.
+/// Returns the keys of a git configuration in lower case, with their values. A conditional include
+/// is treated like one without a condition.
 fn read_entries(text: &str) -> Vec<(String, String)> {
     let mut entries = Vec::new();
     let mut section = String::new();
@@ -136,7 +138,7 @@ fn read_entries(text: &str) -> Vec<(String, String)> {
     entries
 }
 
-/// Returns a value without its quotes, escapes and comment.
+/// Removes the quotes, escapes and comment from a value.
 fn unquote(value: &str) -> String {
     let mut text = String::new();
     let mut is_quoted = false;

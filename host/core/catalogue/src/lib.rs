@@ -1,6 +1,5 @@
-//! The tools of a host: the plugins by name and version, and how one version replaces another
-//! while calls run. It also checks calls: the tool's name, the arguments, and the paths that the
-//! call acts on.
+//! The tools of a host. The crate manages the plugins by name and version, and replaces a version
+//! while calls run. It also checks the tool's name, the arguments and the paths of each call.
 
 mod catalogue;
 mod coerce;

@@ -1,4 +1,4 @@
-//! Counts a plugin's calls: how many, how many failed, and how long they took.
+//! Counts the calls of a plugin, the failed calls, and their durations.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Tally {
         self.times[bucket(time)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Calls so far.
+    /// Returns the number of calls.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -46,8 +46,8 @@ impl Tally {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Returns the duration that this percentage of the calls doesn't exceed. Returns `None` if
-    /// there was no call.
+    /// Returns the duration that this percentage of the calls doesn't exceed, or `None` if there
+    /// was no call.
     pub fn percentile(&self, percent: u64) -> Option<Duration> {
         let counts: Vec<u64> =
             self.times.iter().map(|count| count.load(Ordering::Relaxed).into()).collect();
@@ -69,7 +69,7 @@ impl Tally {
 fn bucket(time: Duration) -> usize {
     let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
     let doubling = micros.ilog2() as usize;
-    // The duration in eighths of the power of two below it: at least 8, and less than 16.
+    // This is the duration in eighths of the next lower power of two: at least 8, and less than 16.
     let eighths = (u128::from(micros) * PARTS as u128) >> doubling;
     let part = usize::try_from(eighths).unwrap_or(0) - PARTS;
     (doubling * PARTS + part).min(PARTS * DOUBLINGS - 1)

@@ -1,5 +1,5 @@
-//! Decides whether the plugin of a call may make or change a scheduled task: whether tasks are
-//! enabled, the task's action, and the quotas.
+//! Decides whether the plugin of a call may create or change a scheduled task. The decision checks
+//! whether tasks are enabled, the task's action, and the quotas.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use crate::{Tool, validate};
 /// The keys of a patch that say what a task does.
 const ACTION: [&str; 4] = ["command", "prompt", "tool", "arguments"];
 
-/// Most notices of one call.
+/// Maximum number of notices of one call.
 const MAX_NOTICES: usize = 8;
 
 /// Most tasks or keys that a notice names.
@@ -39,9 +39,9 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Returns the tasks that a call's plugin may use. Returns `None` if it may use none.
-    /// `principal`: the caller of a server, `None` for the user of this machine. `is_untrusted`:
-    /// whether the session was given untrusted text.
+    /// Returns the tasks that a call's plugin may use, or `None` if it may use no tasks.
+    /// `principal` is the caller of a server, or `None` for the user of this machine.
+    /// `is_untrusted` is `true` if the session has received untrusted text.
     pub fn of_call(
         &self,
         context: &CallContext,
@@ -54,7 +54,8 @@ impl Tasks {
         let policy = tool.plugin.as_ref()?.policy();
         policy.capabilities.schedule?;
         let is_built_in = tool.is_built_in();
-        // Only the built-in tool has a `patch`; the argument of another tool has its own meaning.
+        // Only the built-in tool has `patch`. In other tools, the argument may have another
+        // meaning.
         let patch = match context.arguments.get("patch") {
             Some(patch) if is_built_in && patch.is_object() => Some(patch),
             _ => None,
@@ -79,7 +80,7 @@ impl Tasks {
     }
 }
 
-/// Checks whether a patch has none of the keys of an action.
+/// Checks whether a patch has no key of an action.
 fn leaves_action_out(patch: &Value) -> bool {
     ACTION.iter().all(|key| matches!(patch.get(*key), None | Some(Value::Null)))
 }
@@ -99,7 +100,7 @@ struct CallTasks {
     is_untrusted: bool,
     is_sub_agent: bool,
     is_built_in: bool,
-    /// Whether the call changes an existing task, so that no notice about a replaced task is due.
+    /// Whether the call changes an existing task. There is then no notice about a replaced task.
     is_patch: bool,
     /// Whether the call changes a task without changing its action.
     keeps_action: bool,
@@ -122,8 +123,8 @@ impl CallTasks {
         Err(TaskError::new("unavailable", message))
     }
 
-    /// Returns the owner of the tasks that the call may see. A call sees only the tasks of its own
-    /// directory, since tasks and their results reveal what another project does.
+    /// Returns the owner of the tasks that the call may see. A call sees only tasks of its own
+    /// directory, because tasks and their results reveal information about a project.
     fn owner(&self) -> Result<Owner, TaskError> {
         self.check_enabled()?;
         let Some(directory) = self.directory.clone() else {
@@ -142,8 +143,8 @@ impl CallTasks {
         }
     }
 
-    /// Adds a notice about finished tasks that were removed for a new one. Tasks of other
-    /// directories are only counted, since their names aren't for this caller.
+    /// Adds a notice about finished tasks that were removed for a new task. Tasks of other
+    /// directories are only counted, because the caller may not see their names.
     fn report_removed(&self, owner: &Owner, removed: &[Listed]) {
         if removed.is_empty() {
             return;
@@ -167,7 +168,7 @@ impl CallTasks {
         ));
     }
 
-    /// Adds a notice about keys that flags of this command set. `by_flags`: the keys.
+    /// Adds a notice about the keys in `by_flags`, which flags of this command set.
     fn report_flags(&self, by_flags: &[String]) {
         if by_flags.is_empty() {
             return;
@@ -198,7 +199,7 @@ impl CallTasks {
             return Err(TaskError::new("denied", "a task can't change tasks"));
         }
         if self.is_sub_agent {
-            // Its tools are bounded by its own list, which a task wouldn't have.
+            // The caller's tools are limited by its own list, which a task wouldn't have.
             return Err(TaskError::new(
                 "denied",
                 "a sub-agent can't change tasks; the main agent can",
@@ -207,8 +208,8 @@ impl CallTasks {
         Ok(owner)
     }
 
-    /// Checks what a task does, as far as that can be known before it runs. The tool and the
-    /// arguments of a call get their canonical form.
+    /// Checks the action of a task, as far as possible before it runs. The tool and the arguments
+    /// of a call get their canonical form.
     fn check_action(&self, owner: &Owner, action: &mut TaskAction) -> Result<(), TaskError> {
         match action {
             TaskAction::Prompt(_) => self.check_prompt(owner),
@@ -243,7 +244,8 @@ impl CallTasks {
         {
             return Err(denied("a task can't change tasks"));
         }
-        // Checked as in a call, so that a mistake shows now and not when the task runs.
+        // The arguments are checked as in a call, so that a mistake is reported now and not when
+        // the task runs.
         let mut checked = Arc::new(arguments.take());
         validate::rename(&tool.definition, &mut checked)
             .and_then(|()| validate::arguments(tool, &mut checked, MAX_ARGUMENTS))
@@ -255,9 +257,10 @@ impl CallTasks {
         Ok(())
     }
 
-    /// Returns the quotas for a task, and the text to add to a refusal by them. A task outlasts
-    /// this command, so the command's flags may narrow the quotas but not widen them. The text is
-    /// empty unless the flags would allow more. Blocks.
+    /// Returns the quotas for a task, and a text that is added to a denial by them.
+    ///
+    /// A task outlasts this command, so the command's flags may narrow the quotas but not widen
+    /// them. The text is empty unless the flags would allow more. Blocks.
     fn lasting_quotas(&self) -> Result<(Quotas, String), TaskError> {
         let with_flags = self.quotas(&self.config);
         let config_without_flags = self
@@ -269,7 +272,7 @@ impl CallTasks {
         };
         let without_flags = self.quotas(&config_without_flags);
 
-        // A flag may grant tasks to a plugin, as it may grant other capabilities.
+        // A flag may grant tasks to a plugin, like other capabilities.
         let of_plugin = if without_flags.of_plugin == 0 {
             with_flags.of_plugin
         } else {
@@ -314,7 +317,7 @@ fn denied(why: &str) -> TaskError {
     TaskError::new("denied", why)
 }
 
-/// Converts an error into the plugin's form. A refusal by a limit gets the note at its end.
+/// Converts an error to the plugin's form. A denial by a limit ends with the note.
 fn to_task_error_with(note: &str, error: ScheduleError) -> TaskError {
     match error {
         ScheduleError::Limit(limit) => TaskError::new("limit", format!("{limit}{note}")),
@@ -331,7 +334,7 @@ fn to_task_error(error: ScheduleError) -> TaskError {
         | ScheduleError::Alarm(_) => TaskError::new("invalid", error.to_string()),
         ScheduleError::Limit(limit) => TaskError::new("limit", limit.to_string()),
         ScheduleError::Unavailable { .. } => {
-            // The reason names a path of the user's, which a plugin may not know.
+            // The reason contains a path of the user, which a plugin may not see.
             tracing::warn!("{error}");
             TaskError::new("unavailable", "the tasks can't be used; see the host's log")
         }
@@ -347,7 +350,7 @@ impl TaskBook for CallTasks {
         let (quotas, note) = self.lasting_quotas()?;
         let now = Timestamp::now();
         if self.keeps_action {
-            // No person saw what the task does, so it gets no rights of this call.
+            // No person saw the task's action, so the task gets no rights of this call.
             let state = self
                 .schedule
                 .change_times(&owner, order, quotas, now)

@@ -1,5 +1,5 @@
-//! The audit log for programs: reads it, and records the answer to a posted question when it is
-//! given, since the call may never be made.
+//! The audit log for programs. Reads the log, and records the answer to a posted question when the
+//! answer is given, because the call may never run.
 
 use toolhold_config::{Config, Folders};
 use toolhold_contract::HostError;
@@ -12,11 +12,12 @@ pub use toolhold_audit::{
 
 use crate::approvals::{Question, Reply};
 
-/// Records the answer to a posted question when it is given: the call may never be made. Blocks.
+/// Records the answer to a posted question when the answer is given, because the call may never
+/// run. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`]: the answer can't be recorded, so it must not apply.
+/// [`HostError::Io`] if the answer can't be recorded and must not apply.
 pub fn record_answer(
     config: &Config,
     folders: &Folders,

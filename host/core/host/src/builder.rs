@@ -1,5 +1,6 @@
-//! Builds a host for every front end: `Host::builder`, the default of each setting, and which
-//! plugins are loaded before it serves and which meanwhile.
+//! Builds a host for every front end, with `Host::builder`. The builder has the default of each
+//! setting, and decides which plugins are loaded before the host is ready and which are loaded
+//! afterwards.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -38,8 +39,8 @@ use crate::session::Session;
 use crate::undo::{Undo, UndoTool};
 
 impl Host {
-    /// Starts to build a host, which is the only way to make one. [`HostBuilder`] names the default
-    /// of every setting.
+    /// Starts to build a host. This is the only way to create a host. [`HostBuilder`] documents the
+    /// default of every setting.
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }
@@ -51,12 +52,12 @@ enum Loading {
     #[default]
     BeforeReturning,
     InBackground,
-    /// Only those that a call of this tool needs.
+    /// Only the plugins that a call of this tool needs.
     For(String),
 }
 
-/// Collects the parts of a [`Host`], from [`Host::builder`] to [`build`](Self::build). If a setting
-/// is made twice, the last one applies; plugins and providers add up.
+/// Builds a [`Host`], from [`Host::builder`] to [`build`](Self::build). If a setting is set twice,
+/// the last value applies. Plugins and providers are added to the earlier ones.
 #[derive(Default)]
 pub struct HostBuilder {
     config: Config,
@@ -79,8 +80,8 @@ pub struct HostBuilder {
 }
 
 impl HostBuilder {
-    /// Sets the configuration, as [`config::load`](toolhold_config::load) reads it. By default no
-    /// file is read and the defaults apply.
+    /// Sets the configuration, as [`config::load`](toolhold_config::load) loads it. By default, no
+    /// file is read, and every key has its default.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
@@ -96,8 +97,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the folder that relative paths start from, and that the file tools may use if the
-    /// configuration grants nothing: its real path, or a path that begins at the directory of this
+    /// Sets the folder in which relative paths start. The file tools may use it if the
+    /// configuration grants nothing. The path is a real path, or relative to the directory of this
     /// process, which is the default.
     #[must_use]
     pub fn working_directory(mut self, directory: impl Into<PathBuf>) -> Self {
@@ -105,16 +106,16 @@ impl HostBuilder {
         self
     }
 
-    /// Adds plugins that are part of the program. Their tools have names without a prefix, and they
-    /// get the grants of `[tools.file]`.
+    /// Adds plugins that are part of the program. The names of their tools have no prefix, and the
+    /// plugins get the grants of `[tools.file]`.
     #[must_use]
     pub fn builtins(mut self, builtins: &[Builtin]) -> Self {
         self.builtins.extend_from_slice(builtins);
         self
     }
 
-    /// Adds a component, by its path. Naming the component approves it. It gets the grants that the
-    /// configuration gives to the name in its manifest; nothing by default.
+    /// Adds a component by its path, which approves the component. It gets the grants that the
+    /// configuration gives to the name in its manifest. By default there are no grants.
     #[must_use]
     pub fn plugin_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.plugin_files.push(path.into());
@@ -128,54 +129,58 @@ impl HostBuilder {
         self
     }
 
-    /// Adds folders of skills by their real paths. The built-in tools for files and commands may
-    /// read the folders, unless these tools are disabled. The folders have to exist.
+    /// Adds folders of skills by their real paths. The folders must exist. The built-in tools for
+    /// files and commands may read these folders, unless the tools are disabled.
     #[must_use]
     pub fn readable(mut self, folders: &[PathBuf]) -> Self {
         self.readable.extend_from_slice(folders);
         self
     }
 
-    /// Sets the program that compiles components. Its `main` begins with
-    /// [`helper_hook`](crate::helper_hook). The default is this program, if its `main` does.
+    /// Sets the program that compiles components. Its `main` must begin with
+    /// [`helper_hook`](crate::helper_hook). The default is this program, if its `main` begins with
+    /// that call.
     #[must_use]
     pub fn helper(mut self, program: impl Into<PathBuf>) -> Self {
         self.helper = Some(program.into());
         self
     }
 
-    /// Sets the resolver for the host names in the requests of plugins. The default is the system's
-    /// resolver. The answers of both are checked: a request never connects to an address that isn't
-    /// granted.
+    /// Sets the resolver for host names in requests of plugins. The default is the system's
+    /// resolver. The host checks the resolved addresses, so a request never connects to an address
+    /// that isn't granted.
     #[must_use]
     pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
         self.resolver = Some(resolver);
         self
     }
 
-    /// Adds an address that this program listens on. Requests of plugins never go there, whatever
-    /// is granted. A wildcard address stands for every address of the machine.
+    /// Adds an address on which this program listens. Requests of plugins never reach this address,
+    /// even with a grant. A wildcard address means every address of the machine.
     #[must_use]
     pub fn listens_on(mut self, address: SocketAddr) -> Self {
         self.listening.push(address);
         self
     }
 
-    /// Reloads plugins when their files change, while the host lives: files that are added to the
-    /// plugin folder, changed or removed. A program that makes one call and ends has no use for it.
-    /// It needs a thread, which sleeps until something changes and then uses the runtime: drop the
-    /// host before its runtime.
+    /// Reloads plugins while the host exists, when files in the plugin folder are added, changed or
+    /// removed.
+    ///
+    /// A program that makes one call and ends doesn't need this setting. The watch needs a thread,
+    /// which sleeps until something changes and then uses the runtime. Drop the host before its
+    /// runtime.
     #[must_use]
     pub fn watch(mut self) -> Self {
         self.watch = true;
         self
     }
 
-    /// Loads the plugins of the configuration and of the plugin folder after
-    /// [`build`](Self::build) has returned, so that a slow plugin delays no other: a call waits
-    /// only for the plugin of its own tool, if that plugin isn't loaded yet. [`Host::ready`] waits
-    /// for all plugins. `build` still waits for filters of `[tools.filters] chain` and for plugins
-    /// that replace a built-in one, since every call needs those.
+    /// Loads the plugins of the configuration and of the plugin folder after [`build`](Self::build)
+    /// has returned.
+    ///
+    /// A slow plugin then delays no other plugin: a call waits only for the plugin of its own tool.
+    /// [`Host::ready`] waits for all plugins. `build` still waits for filters of `[tools.filters]
+    /// chain` and for plugins that replace a built-in plugin, because every call needs these.
     #[must_use]
     pub fn load_in_background(mut self) -> Self {
         self.loading = Loading::InBackground;
@@ -183,15 +188,16 @@ impl HostBuilder {
     }
 
     /// Loads only the plugins of the configuration and of the plugin folder that calls of this tool
-    /// need. Loads all of them if no tool has that name, so that the failure names similar tools.
-    /// This is for a program that makes one call and ends.
+    /// need. This setting is for a program that makes one call and ends.
+    ///
+    /// If no tool has the name, all plugins are loaded, so that the failure lists similar names.
     #[must_use]
     pub fn only_for(mut self, tool: impl Into<String>) -> Self {
         self.loading = Loading::For(tool.into());
         self
     }
 
-    /// Sets the name of the program in the audit, such as `toolhold call`. The default is
+    /// Sets the name of the program in the audit log, such as `toolhold call`. The default is
     /// `library`.
     #[must_use]
     pub fn front_end(mut self, name: impl Into<Cow<'static, str>>) -> Self {
@@ -199,16 +205,16 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the observer of each call and its answer. By default there is no observer.
+    /// Sets the observer of all calls and answers. By default there is no observer.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn CallObserver>) -> Self {
         self.observer = Some(observer);
         self
     }
 
-    /// Sets the judge of calls, if `[tools.adversarial_policy]` is enabled: `toolhold-agent` asks a
-    /// model of the configuration. By default there is no judge, and with that table each call that
-    /// the table doesn't exempt is refused.
+    /// Sets the reviewer of calls, which `[tools.adversarial_policy]` requires. The reviewer of
+    /// `toolhold-agent` asks a model of the configuration. By default there is no reviewer. If the
+    /// table is enabled without one, each call is denied unless the table exempts its tool.
     #[must_use]
     pub fn reviewer(mut self, reviewer: Arc<dyn CallReviewer>) -> Self {
         self.reviewer = Some(reviewer);
@@ -216,43 +222,42 @@ impl HostBuilder {
     }
 
     /// Sets the models and databases that this program provides for plugins. By default there are
-    /// none, and searches by meaning are searches by words.
+    /// none, and searches by meaning become searches by words.
     #[must_use]
     pub fn capability_providers(mut self, providers: CapabilityProviders) -> Self {
         self.capability_providers = providers;
         self
     }
 
-    /// Sets the host that this one replaces, after a change of the configuration: commands in the
-    /// background go on. By default they end with their host.
+    /// Sets the host that this host replaces after a change of the configuration, so that
+    /// background commands continue. By default, background commands end with their host.
     #[must_use]
     pub fn replaces(mut self, host: &Host) -> Self {
         self.jobs = Some(Arc::clone(&host.jobs));
         self
     }
 
-    /// Starts the engine and loads everything, unless
+    /// Starts the engine and loads all plugins, unless
     /// [`load_in_background`](Self::load_in_background) or [`only_for`](Self::only_for) was called.
-    /// Plugins that are new to this machine are compiled
-    /// once, which takes from tenths of a second to many seconds for each.
+    /// Plugins that are new to this machine are compiled once. Each compilation takes from tenths
+    /// of a second to many seconds.
     ///
-    /// A plugin of the configuration or of the plugin folder that is held back or doesn't load
-    /// doesn't stop the others: [`Host::plugins`] says why it doesn't serve.
+    /// If a plugin of the configuration or of the plugin folder is held or can't be loaded, the
+    /// others are still loaded. [`Host::plugins`] has the reason.
     ///
     /// # Errors
     ///
-    /// * [`HostError::Config`]: a grant names a directory that doesn't exist, the working directory
-    ///   is given as a link, `replaces` names no built-in plugin, or a pattern can match no path of
-    ///   its tool.
-    /// * [`HostError::Load`]: a built-in plugin or one of [`plugin_file`](Self::plugin_file)
-    ///   doesn't load, two tools have the same name, or a provider's schema isn't valid.
-    /// * [`HostError::Engine`]: this machine can't run WebAssembly in a sandbox.
-    /// * [`HostError::Io`]: the working directory can't be opened, or the files of plugins can't be
-    ///   watched.
+    /// * [`HostError::Config`] if a granted directory doesn't exist, the working directory is a
+    ///   link, `replaces` names no built-in plugin, or a pattern can't match a path of its tool.
+    /// * [`HostError::Load`] if a built-in plugin or a [`plugin_file`](Self::plugin_file) can't be
+    ///   loaded, two tools have the same name, or a provider's schema isn't valid.
+    /// * [`HostError::Engine`] if this machine can't run WebAssembly in a sandbox.
+    /// * [`HostError::Io`] if the working directory can't be opened, or the files of plugins can't
+    ///   be watched.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime, or on one without its time driver.
+    /// Panics outside a tokio runtime, or on a runtime without its time driver.
     pub async fn build(self) -> Result<Host, HostError> {
         let folders = self.folders.map_or_else(Folders::from_environment, Ok)?;
         let directory = real_directory(self.working_directory)?;
@@ -307,7 +312,7 @@ impl HostBuilder {
         let providers = list_providers(own_tools, &self.providers);
         if self.watch {
             let overflow = Arc::clone(&shaping.overflow);
-            // A long-lived host has the time: no call waits for it.
+            // This runs in the background, and no call waits for it.
             tokio::task::spawn_blocking(move || overflow.remove_expired());
         }
         let offers = list_offers(&providers);
@@ -316,7 +321,8 @@ impl HostBuilder {
         for builtin in &self.builtins {
             plugins.add_built_in(builtin).await?;
         }
-        // Watching starts before the first look, so that no change is missed between the two.
+        // Watching starts before the first search for plugins, so that no change in between is
+        // missed.
         let watch = if self.watch { Some(Watch::start(&plugins)?) } else { None };
         let ready = load_plugins(&plugins, &self.plugin_files, &self.loading).await?;
         plugins.check_patterns()?;
@@ -358,7 +364,7 @@ fn real_directory(given: Option<PathBuf>) -> Result<PathBuf, HostError> {
     let real = directory
         .canonicalize()
         .map_err(HostError::io(format!("opening {}", directory.display())))?;
-    // An absolute path with a link in it means another directory.
+    // An absolute path that contains a link means another directory.
     if directory.is_absolute() && directory != real {
         return Err(HostError::Config(format!(
             "the working directory {} isn't a real path; give {}",
@@ -373,8 +379,8 @@ fn network(resolver: Option<Arc<dyn Resolve>>, listening: Vec<SocketAddr>) -> Ne
     Network { resolver, listening: listening.into(), ..Network::default() }
 }
 
-/// Warns about directories that are granted and don't exist, and checks which plugins replace
-/// built-in ones.
+/// Warns about granted directories that don't exist, and checks which plugins replace built-in
+/// plugins.
 fn check_grants(grants: &GrantResolver, builtins: &[Builtin]) -> Result<(), HostError> {
     for missing in grants.config.missing_directories(&grants.folders, &grants.directory) {
         tracing::warn!("{missing}");
@@ -382,13 +388,13 @@ fn check_grants(grants: &GrantResolver, builtins: &[Builtin]) -> Result<(), Host
     grants.check_replacements(builtins)
 }
 
-/// Makes the jobs and services of a host that replaces no other one.
+/// Creates the jobs and services of a host that doesn't replace another host.
 fn host_jobs(settings: &JobSettings, folders: &Folders) -> Arc<HostJobs> {
     let jobs = Jobs::new(settings.clone(), folders.data.clone());
     Arc::new(HostJobs(Arc::new(jobs), Services::default()))
 }
 
-/// Returns the maker of answers. `result`: the largest content in bytes.
+/// Creates the shaper of answers. `result` is the maximum length of the content in bytes.
 fn shaper(config: &Config, folders: &Folders, result: usize) -> Result<Shaper, HostError> {
     let tools = &config.values.tools;
     Ok(Shaper {
@@ -407,8 +413,8 @@ struct OwnTools {
     undo: Option<UndoTool>,
 }
 
-/// Makes the tool that reads the truncated parts of answers. Returns `None` if answers aren't
-/// truncated.
+/// Creates the tool that reads the omitted parts of answers. Returns `None` if answers are never
+/// cut.
 fn overflow_reader(shaping: &Shaper) -> Option<OverflowReader> {
     if shaping.threshold == 0 {
         return None;
@@ -447,8 +453,9 @@ fn answer_questions(plugins: &Plugins, jobs: Arc<Jobs>, given: Vec<Arc<dyn ToolS
     }));
 }
 
-/// Loads the plugins in `files`, and those of the configuration and of the plugin folder as
-/// `loading` says. The returned receiver ends when all of these have been loaded or refused.
+/// Loads the plugins in `files`, and the plugins of the configuration and of the plugin folder
+/// according to `loading`. The returned receiver ends when all these plugins have been loaded or
+/// refused.
 async fn load_plugins(
     plugins: &Arc<Plugins>,
     files: &[PathBuf],
@@ -464,7 +471,7 @@ async fn load_plugins(
     if let Loading::For(tool) = loading {
         let is_loaded = plugins.load_for(&mut found, tool).await;
         if is_loaded || plugins.catalogue().knows(tool) {
-            // Names of plugins that aren't loaded are known as long as these may come.
+            // Names of tools are not reported as unknown while their plugins may still be loaded.
             plugins.warn_about_unknown_names();
             plugins.leave_out(found, "this program loaded only what its one call needs");
             return Ok(ready);
@@ -485,7 +492,8 @@ async fn load_plugins(
     Ok(ready)
 }
 
-/// Returns a function that counts the plugins by their state, and none after the end of the host.
+/// Returns a function that counts the plugins by their state. After the end of the host, the counts
+/// are empty.
 fn count_plugins(plugins: &Arc<Plugins>) -> CountPlugins {
     let plugins = Arc::downgrade(plugins);
     Box::new(move || {

@@ -26,7 +26,7 @@ impl Steps {
         Self { taken: Vec::with_capacity(8), since: Instant::now() }
     }
 
-    /// Ends a step and returns its time.
+    /// Ends a step and returns its duration.
     pub(crate) fn finish_step(&mut self, name: &'static str) -> Duration {
         let now = Instant::now();
         let time = now - self.since;

@@ -12,12 +12,12 @@ use crate::session::Session;
 /// Most bytes of the words about a caller.
 const WORD: usize = 64;
 
-/// Returns the opaque name of a working directory. `directory`: its real path.
+/// Returns the opaque name of a working directory. `directory` is its real path.
 pub fn project_id(directory: &Path) -> String {
     opaque_name("project", directory.as_os_str().as_encoded_bytes())
 }
 
-/// Returns the opaque name of a principal. `principal`: `None` means the user of this machine.
+/// Returns the opaque name of a principal. A `principal` of `None` means the user of this machine.
 pub fn user_id(principal: Option<&str>) -> String {
     match principal {
         // The sign distinguishes a principal with an empty name from the user of this machine.

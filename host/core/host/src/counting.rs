@@ -1,5 +1,5 @@
-//! Enforces the quota and the rate of a session. A call reserves a place before it runs and gives
-//! it back if it doesn't run.
+//! Enforces the quota and the rate of a session. A call reserves a place before it runs. If the
+//! call doesn't run, its place is released.
 
 use std::time::SystemTime;
 
@@ -15,7 +15,7 @@ use crate::session::{Session, SessionState};
 /// The remedy for a session that can't be read or written.
 const MEND: &str = "`toolhold doctor` says how to fix it. Calls are counted only if `max_tool_calls_per_session` or `max_actions_per_hour` is set.";
 
-/// The limits of a session, and the places where they are written.
+/// The limits of a session, and the places of these limits in the configuration.
 #[derive(Debug, Default)]
 pub(crate) struct QuotaCounter {
     bounds: QuotaBounds,
@@ -25,12 +25,13 @@ pub(crate) struct QuotaCounter {
 
 /// The refusal of a call that gets no place.
 pub(crate) struct QuotaRefusal {
-    /// The limit that is reached. `None`: unknown, since the session can't be read or written.
+    /// The limit that has been reached. `None` means that it isn't known, because the session can't
+    /// be read or written.
     pub(crate) decision: Option<Decision>,
     pub(crate) failure: Failure,
 }
 
-/// The reserved place of a call. If it is dropped before the call has run, the place is given back.
+/// The reserved place of a call. If it is dropped before the call has run, the place is released.
 pub(crate) struct QuotaReservation {
     session: Session,
     place: Option<QuotaPlace>,
@@ -49,11 +50,11 @@ impl QuotaCounter {
         }
     }
 
-    /// Reserves a place for a call, if there are limits.
+    /// Reserves a place for a call if there are limits.
     ///
     /// # Errors
     ///
-    /// The limit is reached, or the session can't be read.
+    /// Returns an error if the limit has been reached, or if the session can't be read.
     pub(crate) fn take(
         &self,
         session: &Session,
@@ -69,7 +70,7 @@ impl QuotaCounter {
                 Ok(Some(QuotaReservation { session: session.clone(), place: Some(place) }))
             }
             Ok(Err(reached)) => Err(Box::new(self.refuse(reached, tool))),
-            // Fails closed: without a count there is no limit.
+            // Fails closed, because a limit can't be enforced without a count.
             Err(error) => {
                 let message = format!("The call was not run, since it can't be counted: {error}");
                 let failure = Failure::new(Category::PermanentFailure, message)
@@ -140,7 +141,7 @@ impl QuotaCounter {
 }
 
 impl QuotaReservation {
-    /// Counts the call, since it runs, whatever its outcome is.
+    /// Counts a call that runs, whatever its outcome is.
     pub(crate) fn used(mut self) {
         self.place = None;
     }

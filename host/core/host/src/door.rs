@@ -10,8 +10,8 @@ use toolhold_config::{Config, Folders};
 use toolhold_contract::Failure;
 use toolhold_net::requests::{DoorRecord, OutboundClient, Recorder};
 
-/// Makes the client for Toolhold's own requests: by the settings of `[network]`, with a record of
-/// each request in the audit log. `front_end` is written into the records. Opens nothing yet.
+/// Creates the client for Toolhold's own requests, with the settings of `[network]`. The audit log
+/// gets an entry for each request, with the name `front_end`. The function opens no connection.
 pub fn door(config: &Config, folders: &Folders, front_end: &str) -> OutboundClient {
     let network = config.network(folders, &config.directory());
     let audit = Audit::new(config, &folders.data, Cow::Owned(front_end.to_owned()));

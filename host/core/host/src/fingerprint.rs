@@ -1,12 +1,13 @@
-//! The fingerprint that an approval is bound to: the type alone, without its computation.
+//! The fingerprint to which an approval applies. This file has only the type, without its
+//! computation.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The call that an approval applies to: the SHA-256 of the tool, the plugin's version, the
-/// arguments, the attachments, and the file that a preview shows. In text and JSON, 64 hexadecimal
-/// digits.
+/// The call to which an approval applies. The fingerprint is the SHA-256 of the tool, the plugin's
+/// version, the arguments, the attachments, and the file that a preview shows. In text and JSON, it
+/// has 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u8; 32]);
 

@@ -1,4 +1,4 @@
-//! Holds the rules of the configuration, and asks the gates by them.
+//! Stores the rules of the configuration, and passes them to the gates.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,7 +12,7 @@ use crate::counting::{QuotaCounter, QuotaRefusal, QuotaReservation};
 use crate::review::ReviewRules;
 use crate::session::Session;
 
-/// Decides on calls. Its rules are exchanged as a whole.
+/// Decides on calls. All its rules are replaced together.
 #[derive(Debug)]
 pub(crate) struct Governor {
     rules: RwLock<Arc<Rules>>,
@@ -25,20 +25,20 @@ pub(crate) struct Rules {
     /// The version of the rules: a number that no other version has.
     pub(crate) generation: u64,
     pub(crate) switches: Switches,
-    /// Whether commands begin with what earlier ones of their session left.
+    /// Whether commands start with the shell state of earlier commands of their session.
     pub(crate) carries_state: bool,
     pub(crate) dependencies: Option<Dependencies>,
-    /// `None`: no call is judged by a model.
+    /// The rules for the review by a model. `None` means that calls aren't reviewed.
     pub(crate) review: Option<ReviewRules>,
     pub(crate) counting: QuotaCounter,
 }
 
 impl Rules {
-    /// Makes the rules of a configuration.
+    /// Creates the rules of a configuration.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] for an invalid rule.
+    /// [`HostError::Config`] if a rule is invalid.
     pub(crate) fn from_config(config: &Config) -> Result<Self, HostError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let policy = Arc::new(config.policy()?);
@@ -62,14 +62,14 @@ impl Rules {
             name,
             aliases,
             provider: tool.provider.name(),
-            // If some of its calls only read, those aren't denied.
+            // If some calls of the tool only read, these calls aren't denied.
             acts: !annotations.read_only && !tool.definition.reads_with_some(),
             harmless: annotations.read_only && !annotations.open_world,
         })
     }
 }
 
-/// The rules for what a call may reach besides what it names.
+/// The rules for resources that a call may reach although its arguments don't contain them.
 #[derive(Debug)]
 pub(crate) struct ReachRules {
     pub(crate) paths: Arc<ReachedPaths>,
@@ -77,7 +77,7 @@ pub(crate) struct ReachRules {
 }
 
 impl ReachRules {
-    /// Returns the version of the rules: an answer that was made under other rules can't serve
+    /// Returns the version of the rules. An answer that was made under other rules can't be used
     /// again.
     pub(crate) fn identity(&self) -> String {
         format!("{} {}", self.generation, self.paths.identity())
@@ -94,9 +94,11 @@ impl Governor {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
     }
 
-    /// Decides on a call whose subjects are resolved. `confirmed`: the call was approved, so it
-    /// needs no approval; all other gates decide as usual. For a call that may run, the same rules
-    /// say what it may reach besides what it names.
+    /// Decides on a call with resolved subjects.
+    ///
+    /// With `confirmed`, the call was approved and needs no approval, and all other gates decide as
+    /// usual. For a call that may run, the result also has the rules for resources that its
+    /// arguments don't contain.
     pub(crate) fn decide(
         &self,
         context: &CallContext,
@@ -115,7 +117,7 @@ impl Governor {
         (decision, reached)
     }
 
-    /// Names the key for servers of jobs in the refusal of a call that could be for one.
+    /// Adds the key for job servers to the denial of a call that may be meant for a job server.
     pub(crate) fn add_remedy_by_jobs(&self, context: &CallContext, refused: &mut Decision) {
         let Some(action) = context.action() else { return };
         let Some(more) = self.rules().policy.remedy_by_jobs(&action, refused) else { return };
@@ -136,8 +138,8 @@ impl Governor {
         context.action().map(|action| self.rules().policy.not_undoable(&action, what))
     }
 
-    /// Returns the denial if one of the commands of a call is on the blocklist. This check comes
-    /// before all others, also those of its paths.
+    /// Returns the denial if a command of a call is on the blocklist. This check comes before all
+    /// other checks, including checks of paths.
     pub(crate) fn blocked<'c>(
         &self,
         commands: impl IntoIterator<Item = &'c str>,
@@ -150,12 +152,12 @@ impl Governor {
         context.action().is_some_and(|action| self.rules().policy.reaches_network(&action))
     }
 
-    /// Counts a call that is about to run against its session's quota and rate. It runs only if
+    /// Counts a call that is about to run in its session's quota and rate. The call runs only if
     /// both have room.
     ///
     /// # Errors
     ///
-    /// The limit that is reached.
+    /// Returns the limit that has been reached.
     pub(crate) fn count(
         &self,
         context: &CallContext,
@@ -170,7 +172,7 @@ impl Governor {
     }
 }
 
-/// Checks whether the plugin of a call reaches files, itself or by its processes.
+/// Checks whether the plugin of a call can use files, itself or with its processes.
 fn reaches_files(context: &CallContext) -> bool {
     let Some(tool) = &context.tool else { return false };
     let Some(plugin) = &tool.plugin else { return false };

@@ -1,4 +1,4 @@
-//! Puts a question that a source asks in the middle of a call to the person, and records it.
+//! Asks the person a question of a source during a call, and records it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ enum InquiryError {
     Unrecorded(Box<Failure>),
 }
 
-/// Asks for one call, by the same way as for its approval, and records it.
+/// Asks the questions of one call in the same way as for its approval, and records them.
 pub(crate) struct CallInquirer {
     approver: Arc<dyn Approver>,
     audit: Arc<Audit>,
@@ -38,8 +38,8 @@ pub(crate) struct CallInquirer {
 }
 
 impl CallInquirer {
-    /// Makes the inquirer of a call. Returns `None` for a plugin, which asks nothing, and if no
-    /// person can be asked.
+    /// Creates the inquirer of a call. Returns `None` for a plugin, which asks no questions, and if
+    /// no person can be asked.
     pub(crate) fn for_call(
         host: &Host,
         context: &CallContext,

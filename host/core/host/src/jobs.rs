@@ -14,7 +14,7 @@ use toolhold_jobs::services::Services;
 use toolhold_jobs::{Finisher, JobAbout, JobBounds, JobObserver, JobSettings, Jobs};
 pub use toolhold_jobs::{JobState, JobSummary};
 
-/// How long a host may take for an answer.
+/// Time limit for the answer of a host.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Between two looks at a job that is being stopped.
@@ -24,12 +24,12 @@ const BETWEEN: Duration = Duration::from_millis(10);
 const LIST: &str = "jobs";
 const STOP: &str = "stop ";
 
-/// Lists the jobs of every running host of this user that watches its plugins, as `toolhold serve`
-/// does, with the host's process ID. Blocks.
+/// Lists the jobs of every running host of this user that watches its plugins. Each list has its
+/// host's process ID. `toolhold serve` is a host that watches its plugins. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`] if others can use the folder of the hosts' sockets.
+/// [`HostError::Io`] if other users can write to the folder of the hosts' sockets.
 pub fn list_running(folders: &Folders) -> Result<Vec<(u32, Vec<JobSummary>)>, HostError> {
     let mut known_ids = BTreeSet::new();
     let mut hosts = Vec::new();
@@ -42,12 +42,12 @@ pub fn list_running(folders: &Folders) -> Result<Vec<(u32, Vec<JobSummary>)>, Ho
     Ok(hosts)
 }
 
-/// Stops the job of this ID in whichever host it runs, and waits up to two seconds for its end.
-/// Blocks. Returns `false` if no running job has this ID.
+/// Stops the job with this ID in any host, and waits up to two seconds for its end. Returns `false`
+/// if no running job has this ID. Blocks.
 ///
 /// # Errors
 ///
-/// The errors of [`list_running`].
+/// Returns the same errors as [`list_running`].
 pub fn stop(folders: &Folders, id: &str) -> Result<bool, HostError> {
     let is_id = id.len() < 40 && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     if !is_id {
@@ -66,7 +66,7 @@ pub fn stop(folders: &Folders, id: &str) -> Result<bool, HostError> {
     Ok(is_stopping)
 }
 
-/// Answers a question of another process. Returns `None` if it isn't about jobs.
+/// Answers a question of another process. Returns `None` if the question isn't about jobs.
 pub(crate) fn answer(jobs: &Jobs, question: &str) -> Option<Vec<u8>> {
     if let Some(id) = question.strip_prefix(STOP) {
         return serde_json::to_vec(&jobs.stop(id)).ok();
@@ -106,7 +106,8 @@ impl JobObserver for JobAudit {
     }
 }
 
-/// The jobs and services of a host and of those that replace it. They end with the last of them.
+/// The jobs and services of a host and of the hosts that replace it. They end with the last of
+/// these hosts.
 #[derive(Debug)]
 pub(crate) struct HostJobs(pub(crate) Arc<Jobs>, pub(crate) Services);
 
@@ -129,7 +130,7 @@ pub(crate) fn settings(config: &Config, audit: &Arc<Audit>) -> JobSettings {
     JobSettings { bounds, key, observer: Arc::new(JobAudit(Arc::clone(audit))) }
 }
 
-/// Returns a function that ends the journal of a job when its command has ended.
+/// Returns a function that closes the undo journal of a job when its command has ended.
 pub(crate) fn finisher(
     undo: Option<Arc<Undo>>,
     audit: Arc<Audit>,

@@ -1,4 +1,4 @@
-//! The kinds of entries in a session's file, each one line of JSON.
+//! The kinds of entries in a session file. Each entry is one line of JSON.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const MAX_SHOWN: usize = 64 * 1024;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionEntry {
-    /// The session begins: the first entry.
+    /// The session started. This is the first entry.
     Began(Began),
     /// The person sets a task, or says more.
     Task(Task),
@@ -32,14 +32,13 @@ pub enum SessionEntry {
     Notice(String),
     /// The tokens of a summary of a result, or of a summary that can't be used.
     Summary(TokenUsage),
-    /// A call whose arguments didn't match the tool's schema was sent to the model that corrects
-    /// them.
+    /// A call's arguments didn't match the tool's schema, so the correcting model got them.
     Corrected(Corrected),
     /// Old results were left out of the model's context.
     Pruned(Vec<Replacement>),
     /// The older part of the conversation was summarised.
     Compressed(Compressed),
-    /// Another agent did work for this one.
+    /// A sub-agent did work for this agent.
     Delegated(Delegated),
     /// The task ended.
     Ended(Ended),
@@ -54,9 +53,10 @@ pub struct Began {
     pub id: String,
     /// The working directory.
     pub directory: String,
-    /// When it began, in seconds since 1970.
+    /// When the session started, in seconds since 1970.
     pub at: u64,
-    /// The session of the agent that handed the work to this session. `None`: a person did.
+    /// The session of the agent that delegated the work to this session. `None`: a person started
+    /// the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
 }
@@ -68,10 +68,10 @@ pub struct Task {
     pub parts: Vec<Part>,
     /// The settings of the agent.
     pub settings: AgentSettings,
-    /// The tools that the model may call in its text. `None`: the tools of the task before.
+    /// The tools that the model may call in its text. `None`: the same tools as in the last task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<Arc<Definition>>>,
-    /// The tools that were chosen for the session, with their reasons. `None`: all are offered.
+    /// The tools that were chosen for the session, with the reasons. `None`: all tools are offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen: Option<Vec<IncludedTool>>,
 }
@@ -84,8 +84,8 @@ pub struct RecordedResult {
     /// The category of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// The number of calls that began together with this one, this one included. 0: it began with
-    /// one before it.
+    /// The number of calls that started together, including this call. 0: this call started
+    /// together with an earlier call that has the number.
     pub begun: usize,
     /// Where the part that was left out can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ pub struct RecordedResult {
 }
 
 impl RecordedResult {
-    /// The entry in place of a result that was left out.
+    /// Returns the entry that replaces a result that was left out.
     pub(super) fn left_out(result: CallResult) -> Self {
         Self { result, category: None, begun: 1, rest: None, filtered: None }
     }
@@ -119,7 +119,7 @@ impl RecordedResult {
 pub struct Corrected {
     /// The call's ID.
     pub call: String,
-    /// The same as in the call's result, which comes later.
+    /// The same number as in the call's result, which is recorded later.
     pub begun: usize,
     /// The notice for the person.
     pub notice: String,
@@ -127,10 +127,10 @@ pub struct Corrected {
     pub usage: Option<TokenUsage>,
 }
 
-/// A short result that the model reads in place of an old one.
+/// A short result that replaces an old result in the model's context.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replacement {
-    /// The number of the result's entry; the first entry is 0.
+    /// The number of the result's entry. The first entry is 0.
     pub entry: usize,
     /// The short result. A long session is read without the old entry.
     pub result: CallResult,
@@ -139,9 +139,9 @@ pub struct Replacement {
 /// A summary of the older part of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compressed {
-    /// The number of the last entry that the summary replaces; the first entry is 0.
+    /// The number of the last entry that the summary replaces. The first entry is 0.
     pub through: usize,
-    /// The text: all earlier summaries of the session, and the new one behind them.
+    /// All earlier summaries of the session, followed by the new summary.
     pub summary: String,
     /// The reason for the summary.
     pub method: CompressionMethod,
@@ -155,9 +155,9 @@ pub struct Compressed {
 pub enum CompressionMethod {
     /// The conversation had come near the end of the model's context.
     Triggered,
-    /// The person wanted it.
+    /// The person requested the summary.
     Manual,
-    /// The model wanted it: it called `compress_context`.
+    /// The model called `compress_context`.
     Autonomous,
 }
 
@@ -173,7 +173,7 @@ pub struct Delegated {
 /// The end of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
-    /// How it ended.
+    /// How the task ended.
     pub ending: TaskEnd,
     /// The tokens and costs of the whole session so far.
     pub spent: Spent,

@@ -1,5 +1,5 @@
-//! Adds entries to a session's file, which one process at a time has open for that, and cuts off
-//! the incomplete last line of a killed process.
+//! Adds entries to a session file. Only one process at a time has the file open for writing. If a
+//! process is killed, its incomplete last line is removed.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -17,7 +17,7 @@ use crate::AgentError;
 const LOCK_ATTEMPTS: u32 = 20;
 const LOCK_WAIT: Duration = Duration::from_millis(25);
 
-/// A session's file, open for more entries. No other process has it open for that.
+/// A session file that is open for more entries. No other process can add entries to it.
 #[derive(Clone, Debug)]
 pub struct SessionFile(Arc<Mutex<Open>>);
 
@@ -32,9 +32,10 @@ struct Open {
     entries: usize,
 }
 
-/// Takes the lock of a session. A child process has the open files of its parent until it runs its
-/// program, also if the parent has just ended, so a lock that is held is tried again for a moment.
-/// Blocks.
+/// Takes the lock of a session. Blocks.
+///
+/// If the lock is taken, tries again for a moment. The reason: a child process inherits the open
+/// files of its parent until it runs its program, even if the parent has just ended.
 fn take_lock(folder: &PrivateFolder, id: &str) -> Result<File, AgentError> {
     let name = format!("{id}.lock");
     for attempt in 0..LOCK_ATTEMPTS {
@@ -81,7 +82,8 @@ impl SessionFile {
     ///
     /// # Errors
     ///
-    /// The entry can't be written, or the session would be larger than the limit.
+    /// Returns an error if the entry can't be written, or if the session would exceed its size
+    /// limit.
     pub(crate) async fn append(&self, entry: &SessionEntry) -> Result<usize, AgentError> {
         let mut line = serde_json::to_vec(entry).map_err(|error| self.failed(error.into()))?;
         let bytes = line.len();

@@ -1,5 +1,5 @@
-//! Reads a session's file to go on with it, and parses only the entries that the model's context
-//! still has.
+//! Reads a session file to resume the session. Parses only the entries that are still in the
+//! model's context.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,22 +21,22 @@ pub struct Recorded {
     pub began: Option<Began>,
     /// The last task.
     pub task: Option<Task>,
-    /// The number of its entry.
+    /// The number of the task's entry.
     pub(crate) task_entry: usize,
-    /// How the last task ended. `None`: it was interrupted, or there was none.
+    /// How the last task ended. `None`: the task was interrupted, or there was no task.
     pub ended: Option<Ended>,
     /// The summary of the entries that aren't in `conversation`.
     pub summary: Option<Compressed>,
-    /// The entries of the conversation, each with its number. Results that were left out have their
-    /// short replacement.
+    /// The entries of the conversation, each with its number. Short replacements take the place of
+    /// results that were left out.
     pub conversation: Vec<(usize, SessionEntry)>,
     /// The tokens of answers since the last end of a task.
     pub unended: Vec<TokenUsage>,
-    /// The tokens of summaries since then.
+    /// The tokens of summaries since the last end of a task.
     pub unended_summaries: Vec<TokenUsage>,
-    /// The tokens of corrections since then.
+    /// The tokens of corrections since the last end of a task.
     pub unended_corrections: Vec<TokenUsage>,
-    /// The tokens and costs of delegated work since then.
+    /// The tokens and costs of delegated work since the last end of a task.
     pub unended_delegated: Vec<Spent>,
     /// Whether results were left out of `conversation`.
     pub is_pruned: bool,
@@ -161,8 +161,8 @@ impl Recorded {
         Ok(())
     }
 
-    /// Reads the entries of the conversation behind the summary. `replacements`: the results in
-    /// place of results that were left out, by the numbers of the entries.
+    /// Reads the entries of the conversation after the summary. `replacements`: the short results
+    /// in place of results that were left out, by entry number.
     fn read_conversation(
         &mut self,
         lines: &[Line],
@@ -183,7 +183,7 @@ impl Recorded {
                 None => parser.parse(line)?,
             };
             if let SessionEntry::Task(task) = &mut entry {
-                // The model isn't offered these tools any more.
+                // The model no longer gets these tools.
                 task.tools = None;
                 task.chosen = None;
             }
@@ -193,7 +193,7 @@ impl Recorded {
     }
 }
 
-/// Reads the short results in place of results that were left out, by the numbers of the entries.
+/// Reads the short results in place of results that were left out, by entry number.
 fn read_replacements(
     lines: &[Line],
     parser: &mut LineParser<'_>,
@@ -248,18 +248,18 @@ impl Recorded {
 /// The complete lines of a file.
 struct Lines {
     lines: Vec<Line>,
-    /// Whether the last line is no entry. The lines after it aren't read, so that a file that is no
+    /// Whether the last line isn't an entry. The lines after it aren't read, so a file that isn't a
     /// session takes no memory.
     is_damaged: bool,
 }
 
-/// Finds the lines of a file without keeping their text.
+/// Finds the lines of a file. Doesn't store their text.
 fn find_lines(file: &mut File) -> io::Result<Lines> {
     file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::with_capacity(CHUNK, file);
     let mut lines = Vec::new();
     let mut at = 0;
-    // The first bytes of the line, which show the kind of its entry, and the length so far.
+    // The first bytes of a line show the kind of its entry.
     let mut start = Vec::with_capacity(16);
     let mut len = 0;
     loop {
@@ -295,7 +295,7 @@ fn find_lines(file: &mut File) -> io::Result<Lines> {
     }
 }
 
-/// Reads all entries of a session's file, in order, one at a time.
+/// Reads all entries of a session file in order, one at a time.
 pub fn read_entries(file: File) -> impl Iterator<Item = io::Result<SessionEntry>> {
     let mut reader = BufReader::with_capacity(CHUNK, file);
     let mut line = Vec::new();
@@ -303,7 +303,7 @@ pub fn read_entries(file: File) -> impl Iterator<Item = io::Result<SessionEntry>
         line.clear();
         match reader.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line) {
             Err(error) => Some(Err(error)),
-            // A killed process left an incomplete line.
+            // A killed process wrote an incomplete line.
             Ok(_) if line.pop() != Some(b'\n') => None,
             Ok(_) => Some(parse_entry(&line)),
         }

@@ -1,6 +1,5 @@
-//! The agent's sessions on disk: one file of lines for each, to which lines are only added. The
-//! file is enough to go on after the process was killed, and to run the session again without a
-//! model.
+//! The agent's sessions on disk. Each session is one file, to which lines are only added. With the
+//! file alone, a session can be resumed after its process was killed, and replayed without a model.
 
 mod entry;
 mod file;
@@ -15,8 +14,8 @@ pub use file::SessionFile;
 pub use load::{Recorded, read_entries};
 pub use store::{SessionStore, StoredSession};
 
-/// Bytes of one line.
+/// The most bytes of one line.
 const MAX_LINE: usize = 64 * 1024 * 1024;
 
-/// Entries of a session. Many small ones take far more memory than the file has bytes.
+/// The most entries of a session. Many small entries take far more memory than bytes in the file.
 pub(crate) const MAX_ENTRIES: usize = 1_000_000;

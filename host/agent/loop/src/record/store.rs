@@ -1,4 +1,4 @@
-//! The folder of all sessions: creates, lists and finds sessions, and removes old ones.
+//! The folder of all sessions. Creates, lists and finds sessions, and removes old sessions.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -18,7 +18,7 @@ use crate::AgentError;
 /// Most sessions that are listed.
 const MAX_SESSIONS: usize = 100_000;
 
-/// Bytes of the first lines of a session, which have its directory and its first task.
+/// The bytes at the start of a session file that are read for its directory and its first task.
 const HEAD: u64 = 256 * 1024;
 
 /// The sessions of the user.
@@ -27,20 +27,21 @@ pub struct SessionStore {
     path: PathBuf,
 }
 
-/// A session, as a list has it.
+/// A session in a list.
 #[derive(Clone, Debug, Serialize)]
 pub struct StoredSession {
-    /// Its ID.
+    /// The session's ID.
     pub id: String,
-    /// When it was last changed, in seconds since 1970.
+    /// When the session was last changed, in seconds since 1970.
     pub changed: u64,
-    /// Its size.
+    /// The size of the session file.
     pub bytes: u64,
     /// The working directory.
     pub directory: String,
     /// The first task, on one line.
     pub title: String,
-    /// The session of the agent that handed the work to this session. `None`: a person did.
+    /// The session of the agent that delegated the work to this session. `None`: a person started
+    /// the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
 }
@@ -63,7 +64,7 @@ struct StoredFile {
 }
 
 impl StoredFile {
-    /// Compares two files by the time of the last change, and then by their IDs.
+    /// Compares two files by the time of the last change. If the times are equal, compares the IDs.
     fn newest_first(&self, other: &Self) -> Ordering {
         other.changed.cmp(&self.changed).then(other.id.cmp(&self.id))
     }
@@ -75,11 +76,11 @@ impl SessionStore {
         Self { path: folders.data.join("agent") }
     }
 
-    /// Creates a session, whose file is at most `limit` bytes. Blocks.
+    /// Creates a session whose file has at most `limit` bytes. Blocks.
     ///
     /// # Errors
     ///
-    /// Its file can't be created.
+    /// Returns an error if the session file can't be created.
     pub fn create(&self, limit: u64) -> Result<(SessionFile, String), AgentError> {
         let folder = PrivateFolder::make(&self.path).map_err(self.failed())?;
         let id = new_id()?;
@@ -87,11 +88,12 @@ impl SessionStore {
         Ok((file, id))
     }
 
-    /// Opens the session with an ID, to go on with it. Blocks.
+    /// Opens a session to resume it. Blocks.
     ///
     /// # Errors
     ///
-    /// There is none, it runs in another process, or its file can't be read.
+    /// Returns an error if the session doesn't exist, if another process has it open, or if its
+    /// file can't be read.
     pub fn open(&self, id: &str, limit: u64) -> Result<(SessionFile, Recorded), AgentError> {
         self.file(id)?;
         let folder = PrivateFolder::open(&self.path).map_err(self.failed())?;
@@ -102,7 +104,7 @@ impl SessionStore {
     ///
     /// # Errors
     ///
-    /// There is none, or it can't be read.
+    /// Returns an error if the session doesn't exist or its file can't be read.
     pub fn file(&self, id: &str) -> Result<File, AgentError> {
         if !is_id(id) {
             return Err(unknown(id));
@@ -154,9 +156,10 @@ impl SessionStore {
     ///
     /// # Errors
     ///
-    /// There is none, it runs, or its file can't be removed.
+    /// Returns an error if the session doesn't exist, if it is open, or if its file can't be
+    /// removed.
     pub fn remove(&self, id: &str) -> Result<(), AgentError> {
-        // The session isn't read, so that a damaged one can be removed too.
+        // The session's content isn't read, so damaged sessions can be removed too.
         self.file(id)?;
         let folder = PrivateFolder::open(&self.path).map_err(self.failed())?;
         let lock_name = format!("{id}.lock");

@@ -4,12 +4,14 @@ use toolhold_core::ReviewVerdict;
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_models::{Block, FinishReason, ModelAnswer, ModelError, ModelErrorKind};
 
-/// Bytes of an unclear answer in its reason.
+/// The most bytes of an unclear answer that the reason quotes.
 const MAX_SHOWN: usize = 200;
 
-/// Reads the verdict in an answer. The text has to be `ALLOW`, or has to begin with a line that is
-/// `DENY`, apart from white space. Any other text denies, so that a call can't get through by
-/// making the model write something else.
+/// Reads the verdict in an answer.
+///
+/// An answer allows the call only if its text is `ALLOW`. An answer denies the call if its first
+/// line is `DENY`. White space is ignored. Any other text denies the call too, so a call can't pass
+/// by making the model write something else.
 pub(crate) fn verdict(answer: &ModelAnswer) -> ReviewVerdict {
     match &answer.stop {
         FinishReason::End => {}
@@ -55,9 +57,9 @@ fn text_of(block: &Block) -> Option<&str> {
     }
 }
 
-/// Returns the verdict if there is no answer. A fault that the call's own text can cause denies: a
-/// request that is refused or too long, or an answer that has no end or isn't valid. Any other
-/// fault is a failure.
+/// Returns the verdict if there is no answer. A fault that the call's text can cause denies the
+/// call: a refused or too long request, or an incomplete or invalid answer. Any other fault is a
+/// failure of the review.
 pub(crate) fn without_answer(error: &ModelError) -> ReviewVerdict {
     match error.kind {
         ModelErrorKind::Context

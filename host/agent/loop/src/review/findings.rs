@@ -9,8 +9,8 @@ use crate::review::reviewer::ModelReviewer;
 
 const NAME: &str = "adversarial_policy";
 
-/// Examines `[tools.adversarial_policy]`. Reads the key, and asks no model. There are no findings
-/// if the table isn't enabled.
+/// Checks `[tools.adversarial_policy]`. Reads the key, but doesn't ask the model. Returns no
+/// findings if reviews aren't enabled.
 pub async fn findings(config: &Config, folders: &Folders, directory: &Path) -> Vec<Finding> {
     let review = &config.values.tools.adversarial_policy;
     if !review.enabled {

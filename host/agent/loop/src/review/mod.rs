@@ -1,8 +1,9 @@
-//! Judges calls before they run: a model of the configuration is asked whether a call keeps to the
-//! operator's policies. The host says when, how long, and what a missing answer means.
+//! Reviews calls before they run. A configured model judges whether a call follows the operator's
+//! policies. The host decides when to ask, how long to wait, and what a missing answer means.
 //!
-//! A call is written by an agent that may have been misled, so its texts are hostile: they are
-//! bounded, redacted, and put between fences that they can't close. Of the answer, two words count.
+//! The agent that writes a call may be misled, so the texts of the call are hostile. They are
+//! truncated, redacted, and fenced so that they can't end the fence. Only two words of the answer
+//! have a meaning.
 
 mod answer;
 mod findings;

@@ -1,38 +1,37 @@
-//! The parameters of a reviewed call as the reviewing model sees them: bounded, without secrets,
-//! one a line.
+//! The parameters of a reviewed call as the reviewing model sees them: truncated, without secrets,
+//! one per line.
 
 use serde_json::{Map, Value};
 use toolhold_core::{Body, Content};
 use toolhold_redaction::Keys;
 
-/// Characters of one parameter, and of all of them, names included.
+/// The most characters of one parameter, including its name.
 const MAX_PARAMETER: usize = 500;
 const MAX_ALL: usize = 2000;
 
 /// Characters of a parameter's name.
 const MAX_NAME: usize = 100;
 
-/// Words of names whose values are never sent. The names are compared without case, `_`, `-` and
-/// spaces.
+/// Words in names whose values are never sent. Case, `_`, `-` and spaces in a name are ignored.
 const SECRET: [&str; 4] = ["password", "secret", "token", "credential"];
 const AUTH: [&str; 3] = ["auth", "authorization", "authentication"];
 
 /// Bytes of a secret.
 const MAX_SECRET: usize = 4096;
 
-/// The reason why a call can't be judged: a mark for a secret would stand for a text that may do
-/// something.
+/// The reason why a call can't be judged. A hidden text may do something if it is more than a
+/// secret.
 const UNSEEN: &str =
     "it has a string in the form of a secret, which may hide something else from the model";
 
-/// Writes the lines of a call's parameters. Each line is a JSON string, a colon and a JSON string,
-/// and names the length of a truncated value. No text in a line ends the line or a fence, or is
-/// invisible.
+/// Writes the lines of a call's parameters. Each line is a JSON string, a colon and a JSON string.
+/// A truncated value has its length in the line. All characters are visible, and no text can end
+/// its line or the fence.
 ///
 /// # Errors
 ///
-/// A secret, or a text that looks like one, is more than one word. The model would not see
-/// everything that the call does.
+/// Returns an error if a secret, or a text that looks like a secret, has more than one word. The
+/// model would not see everything that the call does.
 pub(crate) fn parameter_lines(
     arguments: &Value,
     attachments: &[Content],
@@ -64,9 +63,9 @@ pub(crate) fn parameter_lines(
 
 struct Lines {
     text: String,
-    /// Characters that are left of `MAX_ALL`.
+    /// The number of characters that `MAX_ALL` still allows.
     left: usize,
-    /// Parameters for which nothing was left.
+    /// The number of parameters that are left out because `MAX_ALL` is reached.
     hidden: usize,
 }
 
@@ -96,7 +95,7 @@ impl Lines {
     }
 }
 
-/// Returns the first `most` characters, and their number.
+/// Returns the first `most` characters, and the number of all characters.
 fn head(text: &str, most: usize) -> (&str, usize) {
     match text.char_indices().nth(most) {
         Some((end, _)) => (&text[..end], most),
@@ -111,8 +110,7 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// Returns a JSON string in which every character is visible and no character can be part of a
-/// fence.
+/// Returns a JSON string in which every character is visible and no character can end a fence.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -133,24 +131,24 @@ pub(crate) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Checks whether a character is shown without an escape: printable ASCII without the backtick of
-/// fences, and letters of all scripts. All other characters are escaped, because controls,
-/// directions, joiners, tags and the like have too many forms to list.
+/// Checks whether a character needs no escape. Printable ASCII except the backtick, and the letters
+/// of all scripts, need no escape. Controls, directions, joiners, tags and similar characters have
+/// too many forms to list, so all other characters are escaped.
 fn is_plain(c: char) -> bool {
     match c {
         '`' => false,
         ' '..='~' => true,
-        // These "letters" are blank.
+        // These letters have no visible shape.
         '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' => false,
         c => c.is_alphanumeric(),
     }
 }
 
-/// Replaces secrets in the arguments with marks: values whose name says that they are secret, at
-/// any depth, and texts in a known form. This happens before any value is truncated, so that no
-/// half of a secret is left.
+/// Replaces secrets in the arguments with marks. A value is secret if its name says so, at any
+/// depth, or if it has a known form of a secret. Values are truncated only afterwards, so that no
+/// part of a secret remains.
 fn hide_secrets(arguments: &Value) -> Result<Value, &'static str> {
-    // Meanwhile the length is a number, which isn't taken for a secret again.
+    // In this step, the length replaces the secret. A number isn't detected as a secret again.
     let named = by_name(arguments, false, &|value| {
         let text = text_of(value);
         if is_bare(&text) { Ok(Value::from(text.chars().count())) } else { Err(UNSEEN) }
@@ -163,11 +161,11 @@ fn hide_secrets(arguments: &Value) -> Result<Value, &'static str> {
     })
 }
 
-/// Replaces a value whose name says that it is secret.
+/// A function that replaces a value whose name says that it is secret.
 type Hide<'a> = dyn Fn(&Value) -> Result<Value, &'static str> + 'a;
 
-/// Replaces, by `hide`, each single value whose own name, or the name of a value around it, says
-/// that it is secret.
+/// Replaces single values with the result of `hide`. A value is replaced if its own name, or the
+/// name of a value around it, says that it is secret.
 fn by_name(value: &Value, is_hidden: bool, hide: &Hide<'_>) -> Result<Value, &'static str> {
     Ok(match value {
         Value::Object(fields) => {
@@ -188,8 +186,8 @@ fn by_name(value: &Value, is_hidden: bool, hide: &Hide<'_>) -> Result<Value, &'s
     })
 }
 
-/// Checks whether a text is one word, as secrets are, after the name of a scheme. A text that runs
-/// a command, or is more than a word, has spaces or marks of a shell.
+/// Checks whether a text is one word, which may follow the name of a scheme. Secrets are single
+/// words. A text that runs a command, or has several words, contains spaces or shell characters.
 fn is_bare(text: &str) -> bool {
     let schemes = ["Bearer ", "Basic ", "Token ", "token "];
     let word = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
@@ -197,7 +195,7 @@ fn is_bare(text: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-+/=.~:@%!#^*,?[]".contains(c))
 }
 
-/// Checks that a mark in a text stands for one word.
+/// Checks that a mark in a text replaces one word.
 fn check_hidden(text: &str, shown: &str) -> Result<(), &'static str> {
     let text_length = text.chars().count();
     let same_start = count_same(text.chars(), shown.chars());
@@ -214,7 +212,7 @@ fn count_same(one: impl Iterator<Item = char>, other: impl Iterator<Item = char>
     one.zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// Checks that each mark in the texts of a value stands for one word.
+/// Checks that each mark in the texts of a value replaces one word.
 fn check_same(value: &Value, shown: &Value) -> Result<(), &'static str> {
     match (value, shown) {
         (Value::Object(fields), Value::Object(others)) => {

@@ -21,13 +21,14 @@ const MAX_OUTPUT: u32 = 4096;
 /// first review.
 pub struct ModelReviewer {
     choice: Choice,
-    /// An [`Arc`], because the choice goes on if the first review ends before it.
+    /// The model, once it is chosen. An [`Arc`], because choosing continues if the first review
+    /// ends earlier.
     model: Arc<OnceCell<ChosenModel>>,
     thinking: ThinkingLevel,
     max_output: u32,
 }
 
-/// The data by which the model is chosen.
+/// The data that is needed to choose the model.
 #[derive(Clone)]
 struct Choice {
     config: Config,
@@ -85,18 +86,18 @@ impl ModelReviewer {
         })
     }
 
-    /// Returns the model, which is chosen once.
+    /// Returns the model. It is chosen only once.
     ///
     /// # Errors
     ///
-    /// The model can't be chosen, or its key can't be read.
+    /// Returns an error if the model can't be chosen, or if its key can't be read.
     pub(crate) async fn chosen(&self) -> Result<ChosenModel, ReviewerError> {
         if let Some(model) = self.model.get() {
             return Ok(model.clone());
         }
         let model = Arc::clone(&self.model);
         let choice = self.choice.clone();
-        // A program that prints the key may take longer than a review.
+        // A program that prints the key may run longer than a review.
         let chosen =
             tokio::spawn(async move { model.get_or_try_init(|| choice.choose()).await.cloned() });
         Ok(chosen.await??)

@@ -6,7 +6,7 @@ use toolhold_models::{Part, ThinkingLevel, Turn, TurnMessage};
 
 use crate::review::parameters::{parameter_lines, quoted};
 
-/// Bytes of the names of the tool, its provider and the caller.
+/// The most bytes of the names of the tool, its source and the caller.
 const MAX_NAME: usize = 128;
 
 /// Begins and ends the data of the call. Inside, each backtick is escaped.

@@ -1,6 +1,7 @@
 //! Joins several rankings of tools into one order, and compares vectors.
 
-/// The larger, the less the difference between the first places counts.
+/// The constant of rank fusion. A larger number makes the difference between the first places
+/// smaller.
 const RANKS: f64 = 60.0;
 
 /// Returns the cosine of two vectors, or `None` if the vectors can't be compared.
@@ -17,8 +18,8 @@ fn dot(one: &[f32], other: &[f32]) -> f64 {
     one.iter().zip(other).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
 }
 
-/// Adds the value of each tool's rank by these scores to `fused`. A tool without a score has no
-/// rank.
+/// Ranks the tools by `scores`, and adds the value of each rank to `fused`. A tool without a score
+/// has no rank.
 pub(crate) fn add_ranks(fused: &mut [f64], scores: &[Option<f64>]) {
     let mut order: Vec<(usize, f64)> = Vec::new();
     for (at, score) in scores.iter().enumerate() {

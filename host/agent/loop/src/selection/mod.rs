@@ -1,9 +1,9 @@
-//! Selects the tools of a large catalogue that a task needs, without I/O.
+//! Selects the tools of a large catalogue that a task needs.
 //!
-//! Pure: the definitions of tools and the words of a task go in, the tools for a model come out,
-//! each with its reason ([`select`]). Tools are ranked by their words ([`ToolIndex`]), and together
-//! with the vectors of a model where there are some. Descriptions come from servers and are
-//! untrusted: what a server writes there decides at most about half of the places.
+//! [`select`] does no I/O. It takes the definitions of tools and the words of a task, and returns
+//! the tools for a model, each with a reason. Tools are ranked by their words ([`ToolIndex`]) and
+//! by the vectors of a model, if there are vectors. Servers write the descriptions, so descriptions
+//! are untrusted. One server's descriptions decide at most about half of the places.
 
 mod fuse;
 mod ranking;

@@ -8,23 +8,23 @@ use toolhold_contract::text::cut;
 use crate::selection::stem::{alike, stems, words};
 use crate::selection::text::ToolTexts;
 
-/// Bytes of a task that count. The rest is mostly a text to work on.
+/// The most bytes of a task that are compared. The rest is mostly a text to work on.
 const MAX_TASK: usize = 8 * 1024;
 
-/// Different words of a task that count.
+/// The most different words of a task that are compared.
 const MAX_TASK_WORDS: usize = 256;
 
-/// Words of a tool that count.
+/// The most words of a tool that are compared.
 const MAX_TOOL_WORDS: usize = 600;
 
-/// The smaller, the sooner more of the same word adds nothing.
+/// The saturation of repeated words. With a smaller number, repetitions add less.
 const SATURATION: f64 = 1.2;
 
-/// The weight of a word that often stands for a word of the task.
+/// The weight of a word that often has the meaning of a word of the task.
 const ALIKE: f64 = 0.35;
 
-/// A field of a tool: the weight of its words, and how much the length of the field takes from
-/// that.
+/// A field of a tool. The field has a weight for its words, and a factor by which the length of the
+/// field reduces the weight.
 struct Field {
     weight: f64,
     length: f64,
@@ -84,8 +84,8 @@ impl WordIndex {
         Self { stems: known.stems, postings, tools: tool_fields.len() }
     }
 
-    /// Returns the score of each tool for a task, which is 0 without a common word. Of a long task,
-    /// the first 8 KiB count.
+    /// Returns the score of each tool for a task. The score is 0 if no word matches. Only the first
+    /// 8 KiB of a task are compared.
     pub(crate) fn scores(&self, task: &str) -> Vec<f64> {
         let distinct: BTreeSet<String> = words(cut(task, MAX_TASK)).flat_map(stems).collect();
         let task_stems: Vec<String> = distinct.into_iter().take(MAX_TASK_WORDS).collect();
@@ -113,7 +113,8 @@ impl WordIndex {
     }
 }
 
-/// The stems of the words so far, each with its number. Most words of a catalogue come again.
+/// The stems of all words so far, each with its number. Most words occur more than once in a
+/// catalogue.
 #[derive(Default)]
 struct KnownWords<'t> {
     words: HashMap<&'t str, Vec<usize>>,
@@ -151,7 +152,7 @@ fn fields<'t>(texts: &ToolTexts<'t>, known: &mut KnownWords<'t>) -> [Vec<usize>;
     [name, server, description, parameters, parameter_texts]
 }
 
-/// Adds the stems of a text. `left`: the number of words that still count.
+/// Adds the stems of a text. `left`: the number of words that may still be added.
 fn add_stems<'t>(
     into: &mut Vec<usize>,
     text: &'t str,

@@ -1,4 +1,4 @@
-//! Selects the tools for a task within a limit of number and tokens, each with its reason.
+//! Selects the tools for a task within limits of number and tokens, each with a reason.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ pub struct ToolIndex {
 struct IndexedTool {
     name: String,
     tokens: u64,
-    /// The number of words in its description, up to [`MAX_SHORT`].
+    /// The number of words in the tool's description, up to [`MAX_SHORT`].
     description_words: usize,
     boost: f64,
     vector: Option<Vec<f32>>,
@@ -46,15 +46,15 @@ impl IndexedTool {
 }
 
 impl ToolIndex {
-    /// Makes the index of these tools. Where ranks are equal, this order decides.
+    /// Makes the index of these tools. Tools with equal ranks stay in this order.
     pub fn new<'a>(tools: impl IntoIterator<Item = &'a Definition>) -> Self {
         let tools: Vec<&Definition> = tools.into_iter().collect();
         let words = WordIndex::new(tools.iter().copied());
         Self { tools: tools.into_iter().map(IndexedTool::new).collect(), words }
     }
 
-    /// Sets the part that each tool's preferred tools add to its rank, from 0 to 1, in the same
-    /// order.
+    /// Sets the boost of each tool, from 0 to 1, in the order of the tools. The boost of a tool is
+    /// the part that its preferred tools add to its rank.
     #[must_use]
     pub fn with_boosts(mut self, boosts: impl IntoIterator<Item = f64>) -> Self {
         for (tool, boost) in self.tools.iter_mut().zip(boosts) {
@@ -63,8 +63,8 @@ impl ToolIndex {
         self
     }
 
-    /// Sets the vectors of the tools, in the same order. A tool without a vector is ranked by words
-    /// alone.
+    /// Sets the vectors of the tools, in the order of the tools. A tool without a vector is ranked
+    /// only by words.
     #[must_use]
     pub fn with_vectors(mut self, vectors: impl IntoIterator<Item = Option<Vec<f32>>>) -> Self {
         for (tool, vector) in self.tools.iter_mut().zip(vectors) {
@@ -78,8 +78,8 @@ impl ToolIndex {
         self.tools.iter().map(|tool| tool.tokens).sum()
     }
 
-    /// Returns the positions of the tools that fit a text, with the best first. `vector`: the
-    /// vector of the text, by the model that made the tools' vectors.
+    /// Returns the positions of the tools that match a text, the best first. `vector`: the vector
+    /// of the text, from the model that made the tools' vectors.
     pub fn ranked(&self, text: &str, vector: Option<&[f32]>) -> Vec<usize> {
         let scores = self.scores(text, vector);
         let mut order = in_order(&scores);
@@ -87,7 +87,7 @@ impl ToolIndex {
         order
     }
 
-    /// Returns the score of each tool, which is 0 if the tool doesn't fit.
+    /// Returns the score of each tool. The score is 0 if the tool doesn't match.
     fn scores(&self, text: &str, vector: Option<&[f32]>) -> Vec<f64> {
         let mut scores = self.words.scores(text);
         if let Some(vector) = vector {
@@ -126,12 +126,12 @@ fn in_order(scores: &[f64]) -> Vec<usize> {
 /// The limits of a choice, and the tools that are always chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectionRules {
-    /// Tools that are chosen by their rank. 0: as many as `max_tokens` has room for.
+    /// The number of tools that are chosen by rank. 0: as many tools as fit into `max_tokens`.
     pub top_k: usize,
-    /// A tool whose description has fewer words can't be ranked well: it is chosen too, while there
-    /// is room.
+    /// The least words of a description that can be ranked well. Tools with shorter descriptions
+    /// are chosen too, while there is room.
     pub min_description_words: usize,
-    /// Tools that are chosen whatever the task is, also if there is no room, by their whole names.
+    /// The full names of tools that are chosen for every task, even if there is no room.
     pub always_on: Vec<String>,
     /// Tokens of all definitions that are chosen.
     pub max_tokens: u64,
@@ -141,17 +141,17 @@ pub struct SelectionRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InclusionReason {
-    /// `always_on` has it.
+    /// The tool is in `always_on`.
     AlwaysOn,
-    /// The task names it.
+    /// The task names the tool.
     NameMentioned,
-    /// Its rank.
+    /// The tool has a high rank.
     SimilarityRank,
-    /// Its rank, to which tools that it prefers added.
+    /// The tool has a high rank, because tools that it prefers added to the rank.
     PreferenceBoost,
-    /// Its rank by words, because it has no vector.
+    /// The tool has a high rank by words, because it has no vector.
     NoEmbedding,
-    /// Its description is too short for a rank.
+    /// The tool's description is too short for a rank.
     ShortDescription,
 }
 
@@ -172,7 +172,7 @@ impl InclusionReason {
 /// A tool that was chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IncludedTool {
-    /// Its name.
+    /// The tool's name.
     pub name: String,
     /// The reason for the choice.
     pub reason: InclusionReason,
@@ -183,7 +183,7 @@ pub struct IncludedTool {
 pub struct Selection {
     /// The chosen tools, in the order in which they were chosen.
     pub included: Vec<IncludedTool>,
-    /// The names of the others, the one with the best rank first.
+    /// The names of the other tools, the best rank first.
     pub excluded: Vec<String>,
     /// Tokens of the chosen definitions.
     pub tokens: u64,
@@ -191,17 +191,18 @@ pub struct Selection {
     pub all_tokens: u64,
 }
 
-/// Returns the tokens of a definition as a model reads it: a quarter of its bytes.
+/// Returns the tokens of a definition for a model. The estimate is a quarter of the bytes.
 pub fn tokens_of(tool: &Definition) -> u64 {
     let bytes = tool.name.len() + tool.description.len() + tool.input_schema.to_string().len();
     (bytes as u64).div_ceil(4)
 }
 
-/// Chooses tools for a task. `vector`: the vector of the task, by the model that made the tools'
+/// Chooses tools for a task. `vector`: the vector of the task, from the model that made the tools'
 /// vectors.
 ///
-/// One server gets at most half of the places, and half of the room, before every other server that
-/// fits had its turn. The shares don't apply to a server that the task names.
+/// First, each server may use at most half of the places and half of the room. After every other
+/// matching server has had its turn, a server may exceed these limits. They don't apply to a server
+/// that the task names.
 pub fn select(
     index: &ToolIndex,
     task: &str,
@@ -301,17 +302,17 @@ impl Chosen {
         self.tokens += tokens;
     }
 
-    /// Checks whether a tool isn't chosen yet, and there is room for the tool.
+    /// Checks whether a tool can be added: it isn't chosen yet, and there is room.
     fn can_add(&self, at: usize, tokens: u64) -> bool {
         self.reasons[at].is_none() && self.tokens.saturating_add(tokens) <= self.most
     }
 }
 
-/// The share of each server before the other servers had their turn.
+/// The share of each server until every other server has had its turn.
 struct Shares {
     places: usize,
     tokens: u64,
-    /// The places and the tokens that are left of each server's share.
+    /// The places and tokens that remain of each server's share.
     of: HashMap<String, (usize, u64)>,
 }
 

@@ -1,5 +1,5 @@
-//! Splits a text into words and cuts their endings, so that tasks and tools can be compared by
-//! words.
+//! Splits a text into words and removes their endings, so that the words of tasks and tools can be
+//! compared.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ const STOP: &[&str] = &[
     "would", "you", "your",
 ];
 
-/// Words that often stand for each other in tasks and in the names of tools.
+/// Words that often have the same meaning in tasks and in tool names.
 const ALIKE: &[&[&str]] = &[
     &["list", "show", "get", "find", "view", "display", "retrieve", "read", "look"],
     &["search", "find", "query", "look"],
@@ -53,7 +53,7 @@ const ALIKE: &[&[&str]] = &[
     &["web", "internet", "online"],
 ];
 
-/// The stems that often stand for each stem, from [`ALIKE`].
+/// For each stem, the stems that often have the same meaning, from [`ALIKE`].
 static ALIKE_STEMS: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
     let mut alike: HashMap<String, Vec<String>> = HashMap::new();
     for group in ALIKE {
@@ -75,8 +75,8 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| !word.is_empty() && word.len() <= MAX_WORD)
 }
 
-/// Returns the stems of a word: in lower case, without its ending. A word in camel case gives the
-/// stems of the whole word and of its parts. A word of [`STOP`] gives no stems.
+/// Returns the stems of a word, in lower case. A word in camel case has the stems of the whole word
+/// and of its parts. A word of [`STOP`] has no stems.
 pub(crate) fn stems(word: &str) -> Vec<String> {
     let mut found = Vec::new();
     add_stem(&mut found, word);
@@ -112,7 +112,8 @@ fn camel_parts(word: &str) -> Vec<&str> {
     starts.iter().zip(ends).map(|(start, end)| &word[*start..end]).collect()
 }
 
-/// A word without its ending. Few rules are enough, because tasks and tools lose the same endings.
+/// Returns a word without its ending. A few rules are enough, because tasks and tools get the same
+/// treatment.
 fn stem(word: &str) -> String {
     if !word.is_ascii() || word.len() < 4 {
         return word.to_owned();
@@ -155,7 +156,7 @@ fn stem(word: &str) -> String {
     stem
 }
 
-/// Returns the stems that often stand for this stem.
+/// Returns the stems that often have the same meaning as this stem.
 pub(crate) fn alike(stem: &str) -> &'static [String] {
     ALIKE_STEMS.get(stem).map_or(&[], Vec::as_slice)
 }

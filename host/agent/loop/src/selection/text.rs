@@ -1,19 +1,20 @@
-//! The texts of a tool by which it is ranked, bounded, and whether a task names the tool.
+//! The texts of a tool by which the tool is ranked, with length limits. Also checks whether a task
+//! names a tool.
 
 use serde_json::Value;
 use toolhold_contract::Definition;
 use toolhold_contract::text::cut;
 
-/// Most bytes of a description that count for the rank.
+/// The most bytes of a description that are used for the rank.
 const MAX_DESCRIPTION: usize = 4 * 1024;
 
-/// Bytes of a parameter's description that count.
+/// The most bytes of a parameter's description that are used.
 const MAX_PARAMETER: usize = 300;
 
-/// Parameters that count.
+/// The most parameters that are used.
 const MAX_PARAMETERS: usize = 40;
 
-/// Bytes of the text of which a vector is made.
+/// The most bytes of the text from which a vector is made.
 const MAX_EMBEDDED: usize = 2 * 1024;
 
 /// The texts of a tool, by field.
@@ -46,13 +47,13 @@ fn description(parameter: &Value) -> &str {
     cut(text, MAX_PARAMETER)
 }
 
-/// Divides the name of a tool into its server or plugin, and its own name. Built-in tools have no
+/// Splits a tool's name into the server or plugin and the tool's own name. Built-in tools have no
 /// server.
 pub(crate) fn split(name: &str) -> (&str, &str) {
     name.split_once("__").unwrap_or(("", name))
 }
 
-/// Returns the text of a tool of which a model makes its vector, at most 2 KiB.
+/// Returns the text from which a model makes a tool's vector. The text has at most 2 KiB.
 pub fn embedded_text(tool: &Definition) -> String {
     let texts = ToolTexts::new(tool);
     let server = texts.server.replace(['_', '-'], " ");
@@ -61,8 +62,8 @@ pub fn embedded_text(tool: &Definition) -> String {
     cut(&text, MAX_EMBEDDED).trim().to_owned()
 }
 
-/// Checks whether a text in small letters names a tool: by its whole name, or by its name at its
-/// server if that name is no ordinary word or is in backticks.
+/// Checks whether a text in lower case names a tool. The text must have the tool's full name, or
+/// its name without the server. If that name is an ordinary word, it must be in backticks.
 pub(crate) fn is_named(text: &str, tool: &str) -> bool {
     let tool = tool.to_ascii_lowercase();
     let (server, own) = split(&tool);
@@ -75,8 +76,8 @@ pub(crate) fn is_named(text: &str, tool: &str) -> bool {
     if own.contains(['_', '-']) { has_word(text, own) } else { text.contains(&format!("`{own}`")) }
 }
 
-/// Checks whether a text has a word, with no letter, digit, `_` or `-` next to it. Both are in
-/// small letters.
+/// Checks whether a text has a word without a letter, digit, `_` or `-` next to it. The text and
+/// the word are in lower case.
 pub(crate) fn has_word(text: &str, word: &str) -> bool {
     if word.is_empty() {
         return false;

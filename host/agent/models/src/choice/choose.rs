@@ -16,11 +16,11 @@ use crate::choice::model::ChosenModel;
 use crate::{ModelClient, ModelEndpoint, ModelKey, ThinkingLevel, WireFormat};
 
 /// Chooses the model of the command line or of the configuration. `wanted`: the name of a provider,
-/// of a model, or both, on the command line.
+/// a model, or both from the command line.
 ///
 /// # Errors
 ///
-/// No model is configured, or its key can't be read.
+/// Returns an error if no model is configured, or if its key can't be read.
 pub async fn choose_model(
     config: &Config,
     folders: &Folders,
@@ -47,8 +47,8 @@ pub async fn choose_model(
     Ok(ChosenModel { client, provider, model: model.to_owned() })
 }
 
-/// Returns the name of the provider, and the name of the model unless the table of the provider has
-/// it.
+/// Returns the names of the provider and the model. The model has no name here if the provider's
+/// table sets the model.
 fn choose_names<'a>(
     config: &'a Config,
     wanted: Option<&'a str>,

@@ -15,9 +15,8 @@ use crate::choice::model::ChosenModel;
 use crate::choice::rest::Rest;
 use crate::{ModelError, ModelErrorKind};
 
-/// Returns the models that `embeddings` of tools and plugins names, by their tables of
-/// `[providers]`. The key of a model is read for its first request. The records of the requests
-/// name `front_end`.
+/// Returns the models that `embeddings` names for tools and plugins, by their tables of
+/// `[providers]`. A model's key is read at its first request. The request records name `front_end`.
 pub(super) fn embedding_models(
     config: &Config,
     folders: &Folders,
@@ -43,16 +42,17 @@ pub(super) fn embedding_models(
     models
 }
 
-/// The model of one table, chosen when it is first asked.
+/// The model of one table. The model is chosen at the first request.
 #[derive(Debug)]
 struct NamedModel {
     choice: Choice,
-    /// An [`Arc`], because the choice goes on if the first request ends before it.
+    /// The model, once it is chosen. An [`Arc`], because choosing continues if the first request
+    /// ends earlier.
     model: Arc<OnceCell<ChosenModel>>,
     rest: Rest,
 }
 
-/// The data by which a model is chosen.
+/// The data that is needed to choose a model.
 #[derive(Clone, Debug)]
 struct Choice {
     config: Config,
@@ -75,7 +75,7 @@ impl NamedModel {
         self.rest.check()?;
         let model = Arc::clone(&self.model);
         let choice = self.choice.clone();
-        // A program that prints the key may take longer than a request.
+        // A program that prints the key may run longer than a request.
         let chosen =
             tokio::spawn(async move { model.get_or_try_init(|| choice.choose()).await.cloned() });
         let ChosenModel { client, provider, model } = chosen.await??;

@@ -23,10 +23,10 @@ pub enum ChoiceError {
 /// The reason why a chosen model gave no list or no vectors.
 #[derive(Debug, thiserror::Error)]
 pub enum ChosenModelError {
-    /// The provider gave no list of its models in time.
+    /// The provider didn't list its models in time.
     #[error("no whole list within {} s", .0.as_secs())]
     NoList(Duration),
-    /// The model made no vectors in time.
+    /// The model didn't make the vectors in time.
     #[error("no vectors within {} s", .0.as_secs())]
     NoVectors(Duration),
     /// The model or its provider failed.
@@ -34,7 +34,7 @@ pub enum ChosenModelError {
     Model(#[from] ModelError),
 }
 
-/// The reason why a model that the configuration names for embeddings made no vectors.
+/// The reason why a configured embedding model made no vectors.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EmbeddingError {
     #[error(transparent)]

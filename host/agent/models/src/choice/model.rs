@@ -1,5 +1,5 @@
-//! A chosen model of the configuration: asks it, lists its provider's models, and has it make
-//! vectors.
+//! A model that the configuration chose. Asks the model, lists the models of its provider, and
+//! makes vectors.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const LIST: Duration = Duration::from_secs(30);
 /// Most bytes of a short answer. Some formats repeat the request in the last event.
 const SHORT: usize = 256 << 10;
 
-/// A provider and its model, ready to be asked.
+/// A provider with its model.
 #[derive(Clone, Debug)]
 pub struct ChosenModel {
     pub(crate) client: ModelClient,
@@ -26,11 +26,11 @@ pub struct ChosenModel {
 }
 
 impl ChosenModel {
-    /// Asks the model, and passes the parts of its answer to `on_event` as they come.
+    /// Asks the model, and passes the parts of its answer to `on_event` as they arrive.
     ///
     /// # Errors
     ///
-    /// There is no whole answer.
+    /// Returns an error if there is no complete answer.
     pub async fn ask(
         &self,
         turn: &Turn,
@@ -40,8 +40,8 @@ impl ChosenModel {
         self.client.ask(&self.provider, turn, on_event, cancel).await
     }
 
-    /// Sets the limits for short answers, which have to be whole within `time`. The provider's
-    /// table doesn't make this time shorter.
+    /// Sets the limits for short answers, which must be complete within `time`. The provider's
+    /// table can't shorten this time.
     #[must_use]
     pub fn for_short_answers(mut self, time: Duration) -> Self {
         self.client.times = AnswerTimes { first: time, idle: time, total: time };
@@ -95,7 +95,7 @@ impl ChosenModel {
     ///
     /// # Errors
     ///
-    /// There isn't a vector for each text.
+    /// Returns an error if a text has no vector.
     pub async fn embed(
         &self,
         texts: &[String],
@@ -109,7 +109,8 @@ impl ChosenModel {
         }
     }
 
-    /// Returns the most tokens that the model reads, or `None` if its provider gives no number.
+    /// Returns the size of the model's context in tokens, or `None` if the provider doesn't report
+    /// it.
     pub async fn context_window(&self) -> Option<u64> {
         let never = CancellationToken::new();
         let asking = self.client.context_window(&self.provider, &self.model, &never);

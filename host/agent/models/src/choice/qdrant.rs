@@ -17,14 +17,14 @@ use toolhold_net::{SecretSource, read};
 
 use crate::choice::rest::{Rest, RestError};
 
-/// The header that carries the key, unless the configuration names one.
+/// The header for the key, unless the configuration names another header.
 const KEY: &str = "api-key";
 
 /// Digits of a hash of the secret of an index.
 const DIGITS: usize = 16;
 
-/// Returns the database that `[index]` names for finding near vectors, if it names one. The key of
-/// the database is read for the first request. The records of the requests name `front_end`.
+/// Returns the vector database that `[index]` names, if any. The key of the database is read at the
+/// first request. The request records name `front_end`.
 pub(super) fn vector_database(
     config: &Config,
     folders: &Folders,
@@ -61,13 +61,13 @@ fn configured_secret(config: &Config, folders: &Folders, directory: &Path) -> Op
 #[derive(Debug)]
 struct Qdrant {
     door: OutboundClient,
-    /// Without a `/` at its end.
+    /// The URL without a `/` at its end.
     url: String,
-    /// The beginning of the names of its collections.
+    /// The prefix of the database's collection names.
     collection: String,
     secret: Option<Secret>,
-    /// The header with the key. An [`Arc`], because the reading goes on if the first request ends
-    /// before it.
+    /// The header with the key, once the key is read. An [`Arc`], because reading continues if the
+    /// first request ends earlier.
     key: Arc<OnceCell<Option<(HeaderName, HeaderValue)>>>,
     rest: Rest,
 }
@@ -107,7 +107,8 @@ enum QdrantError {
     Rest(#[from] RestError),
     #[error(transparent)]
     Request(#[from] OutboundError),
-    // Without the text of the answer, which may say anything and would reach a model.
+    // The text of the answer is left out, because a model would read it and it may contain
+    // anything.
     #[error("it answered with status {0}")]
     Status(u16),
     #[error("it answered with status {0}; its key is that of [index.qdrant.secrets]")]
@@ -151,7 +152,7 @@ struct CollectionConfig {
 
 #[derive(Deserialize)]
 struct CollectionParameters {
-    /// With names, there are several vectors, and this one isn't of Toolhold.
+    /// The settings of the collection's vectors. A collection with named vectors isn't Toolhold's.
     vectors: Value,
 }
 
@@ -218,7 +219,7 @@ impl Qdrant {
         Ok((status, bytes))
     }
 
-    /// Sends a request about the collection of a set, which has to exist.
+    /// Sends a request about the collection of a set. The collection must exist.
     async fn ask_existing(
         &self,
         method: Method,
@@ -233,7 +234,7 @@ impl Qdrant {
     async fn key(&self) -> Result<Option<(HeaderName, HeaderValue)>, QdrantError> {
         let Some(secret) = self.secret.clone() else { return Ok(None) };
         let key = Arc::clone(&self.key);
-        // The reading goes on, and is kept, if the request ends before it.
+        // If the request ends first, reading continues and the key is stored.
         let reading = tokio::spawn(async move {
             let header = key.get_or_try_init(|| async {
                 let header = tokio::task::spawn_blocking(move || secret.header()).await?;
@@ -248,7 +249,7 @@ impl Qdrant {
         format!("{}-{}", self.collection, set.numbers)
     }
 
-    /// Makes the collection of a set, if it is missing.
+    /// Creates the collection of a set if it doesn't exist.
     async fn ensure(&self, set: &VectorSet) -> Result<(), QdrantError> {
         if let Some(description) = self.ask(Method::GET, set, "", None).await? {
             return self.check(set, &description);
@@ -262,7 +263,8 @@ impl Qdrant {
         Ok(())
     }
 
-    /// Checks that a collection is for the vectors of a set, by its description.
+    /// Checks that a collection can store the vectors of a set. `description`: the database's
+    /// description of the collection.
     fn check(&self, set: &VectorSet, description: &[u8]) -> Result<(), QdrantError> {
         let vectors = parse::<Collection>(description)?.config.params.vectors;
         let has_size = vectors["size"].as_u64() == u64::try_from(set.numbers).ok();
@@ -344,7 +346,7 @@ impl VectorDatabase for Qdrant {
     }
 }
 
-/// Runs a task of [`VectorDatabase`], whose errors are texts.
+/// Runs a task of [`VectorDatabase`], and turns its errors into strings.
 fn with_text_errors<'a, T>(
     task: impl Future<Output = Result<T, QdrantError>> + Send + 'a,
 ) -> BoxFuture<'a, Result<T, String>> {
@@ -374,7 +376,7 @@ fn group(set: &VectorSet) -> String {
     digits(&[&set.secret, "group", &set.group])
 }
 
-/// Makes the UUID of a point from the index and the document, in its simple form.
+/// Makes the UUID of a point from the index and the document, without hyphens.
 fn point_id(set: &VectorSet, id: i64) -> String {
     format!("{}{id:016x}", index(set))
 }

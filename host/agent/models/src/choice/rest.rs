@@ -1,16 +1,16 @@
-//! Lets a server rest that didn't answer in time. Such a server gets no request for a while.
+//! Pauses requests to a server that didn't answer in time.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The least time of a failed request after which a server rests. A request that fails at once
-/// costs nothing, so the next one is sent, and succeeds as soon as the server is there again.
+/// The least duration of a failed request after which requests pause. A request that fails
+/// immediately costs nothing, so the next request is sent without a pause.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// The time for which a server isn't asked after such a request.
+/// The duration of a pause.
 const REST: Duration = Duration::from_secs(60);
 
-/// The rest of a server, during which the server gets no request.
+/// The pause of a server. During the pause, the server gets no requests.
 #[derive(Debug, Default)]
 pub(crate) struct Rest(Mutex<Until>);
 
@@ -19,7 +19,7 @@ impl Rest {
     ///
     /// # Errors
     ///
-    /// The database failed before, and isn't asked yet.
+    /// Returns an error if the server failed before and its pause hasn't ended.
     pub(crate) fn check(&self) -> Result<(), RestError> {
         self.lock().check(Instant::now())
     }
@@ -39,17 +39,17 @@ impl Rest {
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("it failed before; the next attempt is in {seconds} s: {failure}")]
 pub(crate) struct RestError {
-    /// Seconds until the server is asked again.
+    /// Seconds until the pause ends.
     seconds: f64,
-    /// The reason why it didn't answer before.
+    /// The reason why the server didn't answer before.
     failure: String,
 }
 
-/// A request that is under way. Its caller drops it if it takes too long.
+/// A running request. Its caller drops this value if the request takes too long.
 pub(crate) struct Asked<'r> {
     rest: &'r Rest,
     began: Instant,
-    /// The reason why there is no answer. An answer that refuses the request is an answer too.
+    /// The reason why there is no answer. A refusal also is an answer.
     unanswered: Option<String>,
 }
 
@@ -68,7 +68,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// The end of a rest, and its reason.
+/// The end of a pause, and the reason for the pause.
 #[derive(Debug, Default)]
 struct Until(Option<(Instant, String)>);
 

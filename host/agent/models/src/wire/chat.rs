@@ -30,7 +30,7 @@ impl Reader for Chat {
         assembly.read_model(fields);
 
         let mut usage = fields.object("usage");
-        // Only one choice was asked for.
+        // The request asks for only one choice.
         if let Some(choice) = choices.first().and_then(|choice| Fields::parse(choice.get())) {
             if choice.raw("error").is_some() {
                 return Err(server_error(&choice));
@@ -102,7 +102,7 @@ fn read_usage(usage: &Fields<'_>) -> TokenUsage {
         prompt.number("cached_tokens").or_else(|| usage.number("prompt_cache_hit_tokens"));
     let cache_written =
         prompt.number("cache_write_tokens").or_else(|| usage.number("cache_creation_input_tokens"));
-    // Some servers count thinking only in the total.
+    // Some servers include thinking only in the total.
     let beyond_prompt = match (usage.number("total_tokens"), usage.number("prompt_tokens")) {
         (Some(total), Some(prompt)) => Some(total.saturating_sub(prompt)),
         _ => None,

@@ -60,7 +60,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
     WireRequest { path: "/chat/completions", headers: Vec::new(), body }
 }
 
-/// Writes the tools. Ollama has the same form.
+/// Writes the tools. Ollama has the same format for tools.
 pub(super) fn write_tools(body: &mut Writer<'_>, turn: &Turn) {
     if turn.tools.is_empty() {
         return;
@@ -116,7 +116,7 @@ fn write_answer(
         message.field("role", "assistant");
         let has_calls = answer.calls().next().is_some();
         let content = returned.blocks().find_map(|(block, raw)| match block {
-            // Thoughts may be among the parts of the content.
+            // The parts of the content may include thinking.
             Block::Text { .. } if !options.drop_thinking => raw,
             _ => None,
         });
@@ -156,8 +156,8 @@ fn write_answer(
     });
 }
 
-/// Writes each result in a message. Such messages may have no images, so the images follow in a
-/// message of the person.
+/// Writes each result as a message. Such messages can't have images, so the images follow in a user
+/// message.
 fn write_results(messages: &mut Writer<'_>, results: &[CallResult], names: &CallNames<'_>) {
     for result in results {
         messages.object_item(|message| {
@@ -172,7 +172,7 @@ fn write_results(messages: &mut Writer<'_>, results: &[CallResult], names: &Call
     }
 }
 
-/// Returns the text of a result, for formats whose results have no images and no mark of a failure.
+/// Returns the text of a result, for formats in which results have no images and no failure flag.
 pub(super) fn result_text(result: &CallResult) -> String {
     let text = joined_text(&result.content);
     if !text.is_empty() {
@@ -184,7 +184,7 @@ pub(super) fn result_text(result: &CallResult) -> String {
     }
 }
 
-/// Returns the images of results, those of each result behind the name of its tool.
+/// Returns the images of results. The name of the tool comes before the images of each result.
 pub(super) fn image_parts(results: &[CallResult]) -> Vec<Part> {
     let mut parts = Vec::new();
     for result in results.iter().filter(|result| has_image(&result.content)) {

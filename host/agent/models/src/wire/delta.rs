@@ -8,26 +8,26 @@ use crate::raw::{Fields, RawJson, items, string};
 use crate::turn::{Block, ModelCall, ModelEvent};
 use crate::wire::{WireError, arguments_of};
 
-/// The fields in which servers put the text of thinking. The name differs between servers.
+/// The fields for the text of thinking. Servers use different names.
 const THINKING: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
-/// Further fields of thinking, which go back with it.
+/// Further fields of thinking, which are sent back with it.
 const ABOUT_THINKING: [&str; 2] = ["reasoning_details", "thinking_blocks"];
 
 /// Fields of an answer that don't go back to the server.
 const NOT_RETURNED: [&str; 8] =
     ["annotations", "audio", "function_call", "images", "logprobs", "refusal", "role", "token_ids"];
 
-/// A message, of which more may come.
+/// A message that may get more pieces.
 #[derive(Debug, Default)]
 pub(super) struct DeltaMessage {
-    /// Whether each call comes in one piece, with its arguments as JSON rather than a string.
+    /// Whether each call arrives in one piece, with its arguments as JSON instead of a string.
     has_whole_calls: bool,
     thinking: String,
-    /// The fields of thinking, as they go back.
+    /// The fields of thinking in the form in which they are sent back.
     thought: Merged,
     text: String,
-    /// The pieces of `content`, if one of them was a list of parts.
+    /// The pieces of `content`, if a piece was a list of parts.
     parts: Option<Vec<String>>,
     refusal: String,
     calls: Vec<Open>,
@@ -41,19 +41,19 @@ struct Open {
     id: String,
     name: String,
     arguments: String,
-    /// Fields that aren't known, of the call and of its function.
+    /// Unknown fields of the call and of its function.
     other: Merged,
     other_of_function: Merged,
 }
 
 impl DeltaMessage {
-    /// Makes a message each of whose calls comes in one piece, with its arguments as JSON rather
-    /// than a string.
+    /// Makes a message in which each call arrives in one piece, with its arguments as JSON instead
+    /// of a string.
     pub(super) fn with_whole_calls() -> Self {
         Self { has_whole_calls: true, ..Self::default() }
     }
 
-    /// Returns the words with which the model refused, if it refused.
+    /// Returns the text of the model's refusal, if the model refused.
     pub(super) fn refusal(&self) -> Option<&str> {
         if self.refusal.is_empty() { None } else { Some(&self.refusal) }
     }
@@ -237,7 +237,7 @@ impl DeltaMessage {
             blocks.push(Block::Opaque(self.other.json()));
         }
         for open in self.calls {
-            // Without a name, there is nothing that could be called.
+            // A call without a name can't be made.
             if open.name.is_empty() && open.arguments.trim().is_empty() {
                 continue;
             }
@@ -254,8 +254,8 @@ fn is_object(json: &str) -> bool {
 }
 
 impl Open {
-    /// Checks whether a piece belongs to another call than this one, although it has the same
-    /// number or no number.
+    /// Checks whether a piece belongs to another call, although it has the same number or no
+    /// number.
     fn is_other(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> bool {
         if name.is_empty() {
             return false;
@@ -270,13 +270,14 @@ impl Open {
         if name != self.name {
             return true;
         }
-        // The same name begins a call if the arguments so far are complete. With a number, the name
-        // may be repeated in each piece, so the new arguments have to begin too.
+        // The same name starts a new call if the arguments so far are complete. If there is a
+        // number, each piece may repeat the name, so the new piece must also start new arguments.
         let begins_again = index.is_none() || arguments.starts_with('{');
         begins_again && is_object(&self.arguments)
     }
 
-    /// Makes the call. `keeps_object`: whether the arguments go back as JSON rather than a string.
+    /// Makes the call. `keeps_object`: whether the arguments are sent back as JSON instead of a
+    /// string.
     fn finish(
         mut self,
         assembly: &mut Assembly,
@@ -289,7 +290,7 @@ impl Open {
         Ok(ModelCall { id, name: self.name, arguments, raw })
     }
 
-    /// Returns the call as it goes back, with the fields that aren't known.
+    /// Returns the call in the form in which it is sent back, with its unknown fields.
     fn json(&mut self, id: &str, keeps_object: bool) -> RawJson {
         let mut function = std::mem::take(&mut self.other_of_function);
         function.set_text("name", &self.name);

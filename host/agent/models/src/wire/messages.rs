@@ -12,19 +12,20 @@ use crate::wire::{Reader, WireError, arguments_object, server_error};
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     blocks: Vec<Open>,
-    /// Whether the server gave the reason of the end. The event of the end may be missing then.
+    /// Whether the server gave the reason of the end. After the reason, the event of the end is
+    /// optional.
     has_stop: bool,
 }
 
-/// A block, of which more may come.
+/// A block that may get more pieces.
 #[derive(Debug)]
 struct Open {
-    /// Its number in the stream. Only the last block with a number gets more pieces.
+    /// The block's number in the stream. Only the last block with a number gets more pieces.
     index: u64,
     kind: Kind,
     object: Merged,
     text: String,
-    /// The arguments, if they come in pieces.
+    /// The arguments, if they arrive in pieces.
     arguments: Option<String>,
     /// The finished block.
     block: Option<Block>,
@@ -158,7 +159,7 @@ impl Messages {
         assembly: &mut Assembly,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), WireError> {
-        // A number that comes again belongs to another block, and the first block is complete.
+        // A repeated number belongs to a new block, so the first block is complete.
         if let Some(open) = self.open(Some(index)) {
             open.finish(assembly, events)?;
         }
@@ -301,8 +302,8 @@ impl Open {
     }
 }
 
-/// Makes the call of a block. `pieces`: the arguments that came in pieces, which precede those of
-/// the block.
+/// Makes the call of a block. `pieces`: the arguments that arrived in pieces, which take precedence
+/// over the arguments of the block.
 fn make_call(
     mut object: Merged,
     pieces: String,

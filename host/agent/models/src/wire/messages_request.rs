@@ -1,4 +1,4 @@
-//! Writes requests of Anthropic's Messages, with their marks for the cache.
+//! Writes requests for Anthropic's Messages API, with cache marks.
 
 use crate::body::{Writer, object};
 use crate::turn::{Block, ModelTool, Part, ThinkingLevel, Turn, TurnMessage};
@@ -16,8 +16,8 @@ const MAX_OUTPUT: u32 = 8192;
 /// The tokens for the answer next to a thinking budget.
 const ANSWER_ROOM: u32 = 4096;
 
-/// Most new blocks since the last request for which its end needs no mark of its own. The server
-/// looks for cached blocks in the 20 blocks before a mark.
+/// The most new blocks since the last request for which the end of that request needs no mark. The
+/// server looks for cached blocks in the 20 blocks before a mark.
 const LOOK_BACK: usize = 18;
 
 const MARK: &str = r#"{"type":"ephemeral"}"#;
@@ -58,7 +58,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
 fn max_tokens(turn: &Turn) -> u32 {
     let max = turn.max_output.unwrap_or(MAX_OUTPUT);
     match turn.thinking {
-        // The budget is a part of them, and has to leave room for the answer.
+        // The budget is part of `max`, so `max` must also have room for the answer.
         ThinkingLevel::Tokens(budget) => max.max(budget.saturating_add(ANSWER_ROOM)),
         _ => max,
     }
@@ -127,8 +127,11 @@ fn write_mark(item: &mut Writer<'_>, is_marked: bool) {
     }
 }
 
-/// Returns the messages whose last block gets a mark: the end of the last request, so that the
-/// server finds it behind many new blocks, and the end of this request unless the server marks it.
+/// Returns the messages whose last block gets a cache mark.
+///
+/// With [`Caching::Marks`], these are the ends of the last request and of this request. With
+/// [`Caching::Automatic`], the server marks the end of this request. The end of the last request
+/// gets a mark only if so many new blocks follow that the server would not find it.
 fn marked_messages(turn: &Turn, caching: Caching) -> [Option<usize>; 2] {
     let messages = &turn.messages;
     let last_answer = messages.iter().rposition(|message| matches!(message, TurnMessage::Model(_)));
@@ -206,7 +209,7 @@ fn write_message(
     }
 }
 
-/// Checks whether a block is a text without content, which the server would refuse.
+/// Checks whether a block is a text without content. The server would refuse such a block.
 fn is_blank(block: &Block) -> bool {
     matches!(block, Block::Text { text, .. } if text.trim().is_empty())
 }

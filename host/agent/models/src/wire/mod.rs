@@ -1,5 +1,6 @@
-//! Writes a turn as a request in the provider's format, and reads the bytes of its answer. Each
-//! format is a pure pair: a turn becomes a request, and bytes become events. No I/O.
+//! Writes a turn as a request in the provider's format, and decodes the bytes of the answer. Each
+//! format is a pair of functions without I/O: one writes the request, and one turns bytes into
+//! events.
 
 mod chat;
 mod chat_request;
@@ -25,8 +26,8 @@ use crate::wire_types::{
 };
 
 impl WireFormat {
-    /// Writes the request for a turn. The same turn is always the same bytes, and a turn with more
-    /// messages begins with the same bytes.
+    /// Writes the request for a turn. The same turn always has the same bytes. If messages are
+    /// added to a turn, the first bytes stay the same.
     pub fn request(self, turn: &Turn, options: &WireOptions) -> WireRequest {
         match self {
             Self::Messages => messages_request::request(turn, options),
@@ -54,7 +55,7 @@ impl WireFormat {
     }
 }
 
-/// Makes events and an answer of bytes, which may come in any pieces.
+/// Decodes an answer. The bytes may arrive in pieces of any size.
 #[derive(Debug)]
 pub struct Decoder {
     format: WireFormat,
@@ -65,11 +66,12 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Takes bytes, and adds their events to `events`. After an error, nothing more is taken.
+    /// Decodes bytes, and adds their events to `events`. After an error, further bytes are ignored.
     ///
     /// # Errors
     ///
-    /// A cap is reached, the server reports an error, or the bytes aren't of the format.
+    /// Returns an error if a cap is reached, if the server reports an error, or if the bytes don't
+    /// have the format.
     pub fn feed(&mut self, bytes: &[u8], events: &mut Vec<ModelEvent>) -> Result<(), WireError> {
         let Self { splitter, reader, assembly, .. } = self;
         splitter.take(bytes, &mut |frame| read_frame(frame, reader.as_mut(), assembly, events))
@@ -80,11 +82,11 @@ impl Decoder {
         self.assembly.is_done
     }
 
-    /// Takes the end of the bytes.
+    /// Ends the stream, and returns the answer.
     ///
     /// # Errors
     ///
-    /// The answer isn't complete, or like [`Self::feed`].
+    /// Returns an error if the answer isn't complete, and in all cases of [`Self::feed`].
     pub fn finish(mut self, events: &mut Vec<ModelEvent>) -> Result<ModelAnswer, WireError> {
         let Self { splitter, reader, assembly, .. } = &mut self;
         splitter.finish(&mut |frame| read_frame(frame, reader.as_mut(), assembly, events))?;
@@ -127,7 +129,7 @@ fn read_frame(
 
 /// The part of reading an answer that each format has for itself.
 trait Reader: Send + fmt::Debug {
-    /// Takes one event.
+    /// Decodes one event.
     fn read(
         &mut self,
         name: &str,
@@ -190,7 +192,8 @@ fn has_image(content: &[Part]) -> bool {
 
 /// The parts of an answer that go back to a provider, and their form.
 struct Returned<'t> {
-    /// Whether the same provider gave the answer in the same format, so that opaque parts go back.
+    /// Whether the same provider gave the answer in the same format. Only then are opaque parts
+    /// sent back.
     is_own: bool,
     drop_thinking: bool,
     answer: &'t ModelAnswer,
@@ -202,7 +205,8 @@ impl<'t> Returned<'t> {
         Self { is_own, drop_thinking: options.drop_thinking, answer }
     }
 
-    /// Returns the blocks that go back. A block that goes back in its own JSON comes with it.
+    /// Returns the blocks that are sent back. A block that is sent back as its own JSON comes with
+    /// this JSON.
     fn blocks(&self) -> impl Iterator<Item = (&'t Block, Option<&'t RawJson>)> {
         let is_own = self.is_own;
         let keeps_thinking = is_own && !self.drop_thinking;
@@ -210,7 +214,7 @@ impl<'t> Returned<'t> {
             Block::Text { raw, .. } | Block::Call(crate::turn::ModelCall { raw, .. }) => {
                 Some((block, if is_own { raw.as_ref() } else { None }))
             }
-            // Only the provider that wrote these parts can read them.
+            // Only the provider that made this part can read it.
             Block::Thinking { raw: Some(raw), .. } if keeps_thinking => Some((block, Some(raw))),
             Block::Opaque(raw) if is_own => Some((block, Some(raw))),
             Block::Thinking { .. } | Block::Opaque(_) => None,
@@ -218,9 +222,9 @@ impl<'t> Returned<'t> {
     }
 }
 
-/// The IDs of calls as they go to a provider. IDs of another provider may have characters that this
-/// provider refuses. The new IDs are made while the messages are written, so that a later message
-/// doesn't change an earlier message.
+/// The IDs of calls in a request. Another provider's IDs may have characters that this provider
+/// refuses, so they get new IDs. The new IDs are made in the order of the messages, so that a later
+/// message doesn't change an earlier message.
 #[derive(Default)]
 struct CallNames<'t> {
     foreign: HashMap<&'t str, String>,

@@ -1,4 +1,4 @@
-//! Writes requests of Ollama's chat and reads its answers, one JSON value a line.
+//! Writes requests for Ollama's chat API and reads its answers, with one JSON value per line.
 
 use crate::assembly::{Assembly, word};
 use crate::body::{Writer, object};
@@ -23,8 +23,8 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
     let body = object(|body| {
         body.field("model", &turn.model);
         body.field("stream", &true);
-        // By default, the server drops the beginning of a conversation that is too long without an
-        // error.
+        // By default, the server removes the start of a conversation that is too long, and doesn't
+        // report an error.
         body.field("truncate", &false);
         body.field("shift", &false);
         match &turn.thinking {
@@ -43,7 +43,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
             });
         }
         write_own_fields(body, options, &RESERVED);
-        // There is no other way to forbid calls.
+        // Leaving the tools out is the only way to forbid calls.
         if !turn.forbid_calls {
             write_tools(body, turn);
         }

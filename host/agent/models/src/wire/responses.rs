@@ -1,4 +1,4 @@
-//! Reads answers of OpenAI's Responses. Its items go back as they came.
+//! Reads answers of OpenAI's Responses API. Items are sent back as they arrived.
 
 use serde_json::value::RawValue;
 
@@ -15,14 +15,14 @@ pub(super) struct Responses {
     refusal: String,
 }
 
-/// An item, of which more may come.
+/// An item that may get more pieces.
 #[derive(Debug, Default)]
 struct Open {
-    /// Its number in the stream.
+    /// The item's number in the stream.
     index: u64,
-    /// The item as the server sent it last.
+    /// The last version of the item that the server sent.
     raw: Option<RawJson>,
-    /// Whether `raw` is the whole item. At the beginning, texts and arguments are missing in it.
+    /// Whether `raw` is the complete item. The first version of an item has no texts and arguments.
     is_whole: bool,
     text: String,
     thinking: String,
@@ -126,8 +126,8 @@ impl Reader for Responses {
 }
 
 impl Responses {
-    /// Returns the item with a number, or the last item if there is no number. Makes a new item if
-    /// the item is missing or complete.
+    /// Returns the item with a number, or the last item if `index` is missing. Makes a new item if
+    /// there is no such item or the item is complete.
     fn open(
         &mut self,
         index: Option<u64>,
@@ -157,7 +157,7 @@ impl Responses {
         let index = index.unwrap_or(next_index);
         let mut open = self.open(Some(index), assembly)?;
         if open.raw.is_some() {
-            // The number comes again before the first item was complete.
+            // The number is repeated before the first item is complete.
             open.close(assembly, events)?;
             open = self.open(Some(index), assembly)?;
         }
@@ -278,7 +278,7 @@ impl Open {
                 let text = std::mem::take(&mut self.thinking);
                 Block::Thinking { text, raw: if self.is_whole { raw } else { None } }
             }
-            // The item itself never came, only its text.
+            // Only the item's text arrived, not the item itself.
             "" if raw.is_none() => {
                 if !self.text.is_empty() {
                     Block::Text { text: std::mem::take(&mut self.text), raw: None }
@@ -306,7 +306,7 @@ impl Open {
         if whole.is_empty() || self.arguments.is_empty() {
             assembly.add_arguments(&mut self.arguments, &whole)?;
         }
-        // The whole arguments of the item take precedence over their pieces.
+        // The item's complete arguments take precedence over the pieces.
         let arguments =
             if whole.is_empty() { std::mem::take(&mut self.arguments) } else { whole.into_owned() };
         let call_id = item.text("call_id");

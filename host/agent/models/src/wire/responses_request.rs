@@ -10,7 +10,7 @@ use crate::wire::{
 
 const FORMAT: WireFormat = WireFormat::Responses;
 
-/// Fields that the configuration can't set, such as the fields by which the server would keep the
+/// Fields that the configuration can't set. Some of them would make the server store the
 /// conversation.
 const RESERVED: [&str; 9] = [
     "conversation",
@@ -28,7 +28,7 @@ pub(super) fn request(turn: &Turn, options: &WireOptions) -> WireRequest {
     let body = object(|body| {
         body.field("model", &turn.model);
         body.field("stream", &true);
-        // The server keeps nothing, so its thinking comes along, encrypted.
+        // The server doesn't store the thinking, so the answer must contain it in encrypted form.
         body.field("store", &false);
         body.raw("include", r#"["reasoning.encrypted_content"]"#);
         body.maybe("max_output_tokens", turn.max_output.as_ref());

@@ -1,10 +1,9 @@
-//! Divides a model's text into prose, thoughts and blocks that may be calls, in one pass, in any
-//! pieces in which it arrives.
+//! Divides a model's text into prose, thoughts and blocks that may be calls. The text is scanned
+//! once and may arrive in pieces of any size.
 //!
-//! A block begins only at the beginning of a line, indented by at most three spaces, or right
-//! behind another block. Inside a code block of another language, a quotation or thoughts, nothing
-//! begins. No byte is looked at again after it was decided on, but for a short mark that isn't
-//! complete yet.
+//! A block begins only at the beginning of a line, with at most three spaces before it, or directly
+//! after another block. Blocks never begin inside a code block of another language, a quotation or
+//! thoughts. Each byte is scanned once, except for a short mark that isn't complete yet.
 
 mod tagged;
 
@@ -14,7 +13,7 @@ use super::offered_tools::OfferedTools;
 use super::read::read_line;
 use tagged::Tagged;
 
-/// Most bytes of a call on one line.
+/// The most bytes of a call on one line.
 const MAX_LINE: usize = 16 * 1024;
 
 /// A part of a model's text.
@@ -24,18 +23,18 @@ pub(crate) enum Segment {
     Text(String),
     /// Thoughts.
     Thoughts(String),
-    /// An end of thoughts without a beginning: all of the text before it was thoughts.
+    /// A closing tag of thoughts without an opening tag. All text before it is thoughts.
     EndOfThoughts,
     /// A block that may be a call.
     Block(Block),
-    /// Closing tags that are left over behind a block.
+    /// Surplus closing tags after a block.
     LeftOver(String),
 }
 
 /// The place of the scanner in the text.
 #[derive(Debug)]
 enum State {
-    /// At a place where a block may begin. Behind another block, closing tags are left over.
+    /// At a place where a block may begin. After another block, closing tags are surplus.
     Start {
         behind_block: bool,
     },
@@ -61,29 +60,29 @@ pub(crate) struct Scanner<'a> {
     buffer: String,
     /// The offset in the buffer of the text that isn't decided on.
     at: usize,
-    /// The offset up to which the buffer was searched for the end of a line.
+    /// The offset up to which the buffer has been searched for a line end.
     searched: usize,
     state: State,
     block: Block,
     is_ambiguous: bool,
-    /// Whether the last line was quoted with `>`. Lines that follow belong to the quotation until
-    /// one is empty.
+    /// Whether the last line was quoted with `>`. The next lines belong to the quotation too, up to
+    /// an empty line.
     is_quoted: bool,
     has_blocks: bool,
     has_content: bool,
     segments: Vec<Segment>,
-    /// Whether a tag of calls is at a place where no call may begin.
+    /// Whether a call tag is at a place where no call may begin.
     pub(crate) has_mark_in_line: bool,
     /// Whether the model wrote a text that looks like a result.
     pub(crate) has_result: bool,
-    /// Bytes that were looked at: tests see that it grows with the text and no faster.
+    /// The number of scanned bytes. Tests check that it grows linearly with the text.
     pub(crate) work: usize,
 }
 
 /// The outcome of a step.
 enum Step {
     Done,
-    /// The step can't decide before it sees more.
+    /// The step needs more text.
     NeedsMore,
 }
 
@@ -155,8 +154,8 @@ impl<'a> Scanner<'a> {
         &self.buffer[self.at..]
     }
 
-    /// Returns the length of the next line, with its end. Returns `None` if the line isn't complete
-    /// yet.
+    /// Returns the length of the next line, including its line end. Returns `None` if the line
+    /// isn't complete.
     fn line_length(&mut self, is_end: bool) -> Option<usize> {
         // No byte is searched twice.
         let from = self.searched.max(self.at);
@@ -180,7 +179,7 @@ impl<'a> Scanner<'a> {
         self.work += length;
     }
 
-    /// Moves on by `length` bytes, which are prose.
+    /// Advances by `length` bytes of prose.
     fn take_text(&mut self, length: usize) {
         let text = &self.buffer[self.at..self.at + length];
         if !text.trim().is_empty() {
@@ -204,7 +203,7 @@ impl<'a> Scanner<'a> {
         let first = unindented.chars().next();
         self.work += indentation.min(MAX_MARK) + 1;
 
-        // Text so far to the right can't be a mark, however much of it has arrived.
+        // Text with so much indentation can't be a mark.
         if indentation > MAX_MARK {
             return self.begin_prose(indentation);
         }
@@ -248,7 +247,7 @@ impl<'a> Scanner<'a> {
         };
         let line = &self.rest()[..length];
         if is_longer(line, MAX_MARK) {
-            // The first line of a call is shorter, so nothing in this block is a call.
+            // The first line of a call is never so long, so this block isn't a call.
             let marks = &line.as_bytes()[indentation..];
             let fence_length =
                 marks.iter().take(MAX_MARK).take_while(|byte| **byte == marks[0]).count();
@@ -276,8 +275,8 @@ impl<'a> Scanner<'a> {
         Step::Done
     }
 
-    /// Returns the kind of a fenced block with this text behind its fence. Returns `None` if the
-    /// block is no call.
+    /// Returns the kind of a fenced block. `info`: the text after the fence. Returns `None` if the
+    /// block isn't a call.
     fn block_kind(&self, info: &str) -> Option<BlockKind> {
         let names_tool =
             info.strip_prefix("tool").is_some_and(|name| name.starts_with([' ', '\t']));
@@ -365,7 +364,7 @@ impl<'a> Scanner<'a> {
         self.block.body_end = self.block.raw.len();
         let block = self.take_block(true);
         self.segments.push(Segment::Block(block));
-        // Other calls in this form may follow. Only a block in another form prevents them.
+        // More calls in this form may follow. Only a block in another form would prevent them.
         self.has_blocks = false;
         self.state = State::Start { behind_block: false };
         Step::Done
@@ -384,7 +383,7 @@ impl<'a> Scanner<'a> {
             return Step::Done;
         }
         match read_tag(self.rest()) {
-            // The line goes on as prose: it may be a quotation, and not the model's own line.
+            // The rest of the line is prose, because the line may be a quotation.
             Ok((Tag::EndOfThoughts, length)) => {
                 self.at += length;
                 self.segments.push(Segment::EndOfThoughts);
@@ -421,7 +420,7 @@ impl<'a> Scanner<'a> {
         Step::Done
     }
 
-    /// Moves on by `length` bytes, which are thoughts.
+    /// Advances by `length` bytes of thoughts.
     fn take_thoughts(&mut self, length: usize) {
         let thoughts = &self.buffer[self.at..self.at + length];
         self.work += length;
@@ -437,8 +436,7 @@ impl<'a> Scanner<'a> {
         let first = self.rest().trim_start_matches(' ').chars().next();
         let may_be_fence = at_line && first.is_none_or(|first| first == fence.mark);
         let Some(length) = self.line_length(is_end) else {
-            // A line that may end the block is decided on as a whole. Other lines are shown at
-            // once.
+            // A line that may end the block must be complete. Other lines are shown immediately.
             if may_be_fence && self.rest().len() < MAX_MARK {
                 return Step::NeedsMore;
             }
@@ -491,7 +489,7 @@ impl<'a> Scanner<'a> {
         self.advance(length);
     }
 
-    /// Moves on by `length` bytes, which belong to the block.
+    /// Advances by `length` bytes of the block.
     fn take(&mut self, length: usize) {
         self.block.raw.push_str(&self.buffer[self.at..self.at + length]);
         self.advance(length);

@@ -3,14 +3,14 @@
 use super::super::marks::{Family, Tag, may_be_tag, read_tag};
 use super::{Scanner, Segment, State, Step};
 
-/// Most tags inside one another.
+/// The most nested tags.
 const MAX_NESTED: usize = 4;
 
 /// The place of the scanner in a block of tags.
 #[derive(Debug)]
 pub(super) struct Tagged {
     open: Vec<Family>,
-    /// Whether the innermost tag has had its call.
+    /// Whether the innermost tag already has a call.
     has_call: bool,
     mode: Mode,
 }
@@ -26,7 +26,7 @@ enum Mode {
     },
     /// Anything until the innermost tag is closed.
     Other,
-    /// Anything until the end: this block can't be read.
+    /// In a block that can't be read, up to its end.
     Lost,
 }
 
@@ -169,7 +169,7 @@ impl Tagged {
         }
     }
 
-    /// Opens a tag. A block whose tags are nested too deeply is lost.
+    /// Opens a tag. A block whose tags are nested too deeply can't be read.
     fn open_tag(&mut self, family: Family, mode: Mode) {
         if self.has_call {
             // The last tag wasn't closed.

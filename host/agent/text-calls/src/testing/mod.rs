@@ -1,5 +1,5 @@
-//! Definitions of built-in tools for the tests of calls in texts, as `toolhold tools --json` prints
-//! them.
+//! Definitions of built-in tools for the tests of calls in text, as printed by `toolhold tools
+//! --json`.
 
 use toolhold_core::Definition;
 
@@ -8,7 +8,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
     serde_json::from_str(include_str!("definitions.json")).unwrap()
 }
 
-/// The definition of one of them.
+/// Returns the definition of a built-in tool.
 pub(crate) fn definition(name: &str) -> Definition {
     definitions().into_iter().find(|definition| definition.name == name).unwrap()
 }

@@ -16,10 +16,10 @@ use crate::conformance::judge::{
 use crate::conformance::report::{CheckResult, Finding, short};
 use crate::conformance::world::{Anybody, World};
 
-/// The time in which a cancelled call has to end.
+/// The time limit for a call to end after it is cancelled.
 const MAX_END: Duration = Duration::from_secs(1);
 
-/// The time that a call runs before it is cancelled.
+/// How long a call runs before it is cancelled.
 const BEFORE_CANCEL: Duration = Duration::from_millis(2);
 
 /// The tools of a component, in a host.
@@ -27,7 +27,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) host: &'a Host,
     pub(crate) world: &'a World,
     pub(crate) seed: u64,
-    /// The time that a call may take.
+    /// The time limit of a call.
     pub(crate) time: Duration,
     /// Whether its calls may fail because of another machine or a program.
     pub(crate) reaches_others: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Tried {
 /// The results of the calls so far.
 #[derive(Default)]
 struct Progress {
-    /// The findings, one of each rule: the first shows enough.
+    /// The findings, at most one for each rule.
     findings: Vec<(Rule, Finding)>,
     /// Calls that reached the tool.
     judged: usize,
@@ -58,7 +58,7 @@ impl Progress {
         self.findings.iter().any(|(known, _)| *known == rule)
     }
 
-    /// Adds a finding, unless its rule has one.
+    /// Adds a finding, unless the rule already has one.
     fn add(&mut self, rule: Rule, finding: Finding) {
         if !self.has(rule) {
             self.findings.push((rule, finding));
@@ -94,7 +94,8 @@ impl Subject<'_> {
         let mut checks = vec![self.check_refusals(tool, &cases.refused, &mut progress).await];
 
         let mut last_ordinary = None;
-        // Twice: files from the first call may be in the tool's way, and that isn't a fault.
+        // All cases run twice. Files from the first call may make the second call fail, and this is
+        // allowed.
         for case in cases.ordinary.iter().chain(&cases.ordinary) {
             // Each call that hangs takes the whole time.
             if progress.has(Rule::Time) {
@@ -171,8 +172,8 @@ impl Subject<'_> {
         answer
     }
 
-    /// Checks that the host refuses arguments that don't fit the schema, so that the tool never
-    /// sees them.
+    /// Checks that the host refuses arguments that don't match the schema. The tool must never get
+    /// them.
     async fn check_refusals(
         &self,
         tool: &Definition,
@@ -229,7 +230,7 @@ impl Subject<'_> {
         CheckResult::from_findings(NAME, about, Vec::new())
     }
 
-    /// Checks whether the judged calls have kept a rule.
+    /// Checks whether the judged calls followed a rule.
     fn check_rule(&self, rule: Rule, tool: &Definition, progress: &mut Progress) -> CheckResult {
         let mut findings = Vec::new();
         if let Some(index) = progress.findings.iter().position(|(known, _)| *known == rule) {
@@ -262,7 +263,7 @@ impl Subject<'_> {
         CheckResult::from_findings(rule.name(), about, findings)
     }
 
-    /// Checks that a tool works after its failures as it did before.
+    /// Checks that a tool still works after failed calls.
     async fn check_after_failures(
         &self,
         tool: &Definition,

@@ -1,5 +1,5 @@
-//! Makes the ordinary and hostile arguments that `toolhold plugin test` calls a tool with, from its
-//! schema.
+//! Makes the ordinary and hostile arguments for the calls of `toolhold plugin test`. The arguments
+//! are made from a tool's schema.
 
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
@@ -9,17 +9,18 @@ use toolhold_core::{Definition, InvalidSchemaError, SchemaCost, SubjectKind, com
 use crate::conformance::values::{Maker, deep, hostile, kind, of_another_type};
 use crate::conformance::world::{EXISTING, NEW, OUTSIDE};
 
-/// Most arguments that are changed, one at a time.
+/// The most arguments that are changed. Each case changes one argument.
 const MAX_PLACES: usize = 24;
 
-/// Most calls of a tool, and most of those that the host has to refuse.
+/// The most calls of a tool, and the most calls that the host must refuse.
 const MAX_CASES: usize = 400;
 const MAX_REFUSED: usize = 40;
 
-/// Calls in which several arguments are hostile at once.
+/// The number of calls in which several arguments are hostile.
 const MIXED: usize = 16;
 
-/// Most work of checking one case: its values times those of the schema.
+/// The most work for checking one case: the number of values in the arguments multiplied by the
+/// number of values in the schema.
 const MAX_WORK: usize = 2_000_000;
 
 /// The arguments of one call.
@@ -33,11 +34,11 @@ pub(crate) struct Case {
 /// The cases of all calls of a tool.
 #[derive(Debug, Default)]
 pub(crate) struct Cases {
-    /// Arguments that a caller would give: the least, and everything.
+    /// Arguments of a normal call: the required arguments, and all arguments.
     pub(crate) ordinary: Vec<Case>,
     /// Arguments that the schema accepts, and that no caller would give.
     pub(crate) hostile: Vec<Case>,
-    /// Arguments that the schema doesn't accept: the host has to refuse them.
+    /// Arguments that don't match the schema. The host must refuse them.
     pub(crate) refused: Vec<Case>,
 }
 
@@ -60,11 +61,11 @@ struct Collector<'d> {
 }
 
 impl Cases {
-    /// Makes the cases of a tool. They are the same for the same definition and seed.
+    /// Makes the cases of a tool. The cases are the same for the same definition and seed.
     ///
     /// # Errors
     ///
-    /// The reason why no case can be made.
+    /// Returns an error if no cases can be made.
     pub(crate) fn from_definition(tool: &Definition, seed: u64) -> Result<Self, CasesError> {
         let schema = &tool.input_schema;
         let validator = compile_schema(schema)?;
@@ -98,7 +99,7 @@ impl Cases {
     }
 }
 
-/// A place in the arguments: its pointer and its schema.
+/// A place in the arguments, as its JSON pointer and its schema.
 type Place<'s> = (String, &'s Value);
 
 impl Collector<'_> {
@@ -111,7 +112,7 @@ impl Collector<'_> {
         !self.is_too_much(arguments) && self.validator.is_valid(arguments)
     }
 
-    /// Adds a case to the hostile or the refused ones.
+    /// Adds a case to the hostile cases, or to the refused cases if the schema doesn't accept it.
     fn add(&mut self, what: String, arguments: Value) {
         if self.is_too_much(&arguments) {
             return;
@@ -146,7 +147,7 @@ impl Collector<'_> {
         accepted
     }
 
-    /// Adds a case in which several arguments are changed at once, by chance.
+    /// Adds a case in which several arguments are changed, chosen at random.
     fn add_mixed(
         &mut self,
         base: &Value,
@@ -161,11 +162,11 @@ impl Collector<'_> {
                 .filter(|(known, _)| *known == pointer.as_str())
                 .map(|(_, value)| value)
                 .collect();
-            // One number more than values: it keeps the ordinary value.
+            // The last index isn't a value. It means that the argument doesn't change.
             let index = random.below(values.len() + 1);
             let Some(value) = values.get(index) else { continue };
             let changed = with(&mixed, pointer, (*value).clone());
-            // Values that fit alone may not fit together.
+            // Two values may be valid separately but not together.
             if self.accepts(&changed) {
                 mixed = changed;
             }
@@ -173,7 +174,7 @@ impl Collector<'_> {
         self.add("several odd arguments".to_owned(), mixed);
     }
 
-    /// Adds cases without each argument, and with one too many.
+    /// Adds cases without each argument, and with an unknown argument.
     fn add_fields(&mut self, schema: &Value, base: &Value) {
         let names = schema.get("required").and_then(Value::as_array);
         for name in names.into_iter().flatten().filter_map(Value::as_str) {
@@ -190,7 +191,7 @@ impl Collector<'_> {
     }
 }
 
-/// Returns the number of values that a value holds, itself included.
+/// Returns the number of values inside a value, including the value itself.
 fn count(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
@@ -241,8 +242,8 @@ fn with(base: &Value, pointer: &str, value: Value) -> Value {
     changed
 }
 
-/// Replaces the paths that a call acts on by paths of the temporary world, and commands by one that
-/// does nothing.
+/// Replaces the paths that a call acts on with paths of the test environment, and replaces commands
+/// with a command that does nothing.
 fn in_the_world(tool: &Definition, mut arguments: Value) -> Value {
     if !arguments.is_object() {
         arguments = Value::Object(Map::new());

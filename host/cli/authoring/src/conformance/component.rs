@@ -1,5 +1,5 @@
-//! Runs `toolhold plugin test` on a component: loads it, checks its contract and manifest, and has
-//! each tool checked and called.
+//! Runs `toolhold plugin test` on a component. Loads the component, checks its contract and
+//! manifest, and checks and calls each tool.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::conformance::report::{CheckResult, Finding, Report, short};
 use crate::conformance::world::World;
 use crate::conformance::{Options, definitions};
 
-/// The exports with which a component offers something of Toolhold.
+/// The prefix of the exports that Toolhold's contract defines.
 const CONTRACT: &str = "toolhold:tool/";
 
-/// The content of a file, read before any of its code runs.
+/// The content of a file, read before the component's code runs.
 struct Opened {
     candidate: Result<Candidate, HostError>,
     /// The notices of pack on the manifest and the imports.
@@ -30,7 +30,7 @@ fn open(file: &Path) -> Opened {
     Opened { candidate: Candidate::file(file), notices }
 }
 
-/// Tests a component: see [`test`](super::test).
+/// Tests a component. See [`test`](super::test).
 pub(crate) async fn test(file: &Path, options: Options) -> Result<Report, HostError> {
     let mut report = Report {
         file: neutral(&file.display().to_string()).into_owned(),
@@ -85,7 +85,7 @@ pub(crate) async fn test(file: &Path, options: Options) -> Result<Report, HostEr
     report.checks.push(check_same_definitions(&first, &info, &tools));
     try_all(&host, &world, &tools, &info, options, &mut report).await;
     report.checks.extend(never_tried(&info, &tools));
-    // The host's watching and files end before its folders are removed.
+    // The host stops using its folders before the folders are removed.
     let _ = tokio::task::spawn_blocking(move || drop((host, world))).await;
     Ok(report)
 }

@@ -8,7 +8,8 @@ use crate::conformance::report::{CheckResult, Finding, short};
 /// The names of the check.
 pub(crate) const NAME: &str = "definition";
 
-/// Checks one definition. The host has checked its limits before: a tool beyond them doesn't load.
+/// Checks one definition. The host has already checked the limits, because it doesn't load a tool
+/// that exceeds them.
 pub(crate) fn check(tool: &Definition) -> CheckResult {
     let mut findings = Vec::new();
     if tool.description.trim().is_empty() {
@@ -25,7 +26,7 @@ pub(crate) fn check(tool: &Definition) -> CheckResult {
             undescribed.push(short(name));
         }
     }
-    // A component that knows nothing of Toolhold has only the text of its WIT.
+    // A component that isn't made for Toolhold has only the text of its WIT.
     if !undescribed.is_empty() && !tool.foreign {
         findings.push(Finding::new(
             "a description of each argument",
@@ -40,7 +41,7 @@ pub(crate) fn check(tool: &Definition) -> CheckResult {
     CheckResult::from_findings(NAME, "name, descriptions, schemas, examples and defaults", findings)
 }
 
-/// Checks a schema of a tool. `what`: its name in findings.
+/// Checks a schema of a tool. `what`: the name of the schema in findings.
 fn check_schema(schema: &Value, what: &str, findings: &mut Vec<Finding>) {
     if let Err(error) = compile_schema(schema) {
         findings.push(Finding::new(
@@ -60,7 +61,8 @@ fn check_schema(schema: &Value, what: &str, findings: &mut Vec<Finding>) {
     check_samples(schema, schema, what, findings);
 }
 
-/// Checks whether a schema has a description, or one of the forms that it takes.
+/// Checks whether a schema has a description. The description may be in an alternative of the
+/// schema.
 fn is_described(schema: &Value) -> bool {
     let text = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     let forms = ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| schema.get(key)?.as_array());
@@ -94,7 +96,7 @@ fn check_samples(root: &Value, schema: &Value, what: &str, findings: &mut Vec<Fi
     }
 }
 
-/// Returns a part of a schema, with the definitions that it may refer to.
+/// Returns a part of a schema, with the definitions to which the part may refer.
 fn with_definitions(root: &Value, part: &Value) -> Value {
     let mut part = part.clone();
     if let Value::Object(fields) = &mut part {

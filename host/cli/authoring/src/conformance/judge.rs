@@ -1,5 +1,5 @@
-//! Judges the answer of one call in `toolhold plugin test`: its time, category, output schema and
-//! size, and whether it kept to its directory.
+//! Judges the answer of one call in `toolhold plugin test`. Checks the time, category, output
+//! schema and size, and whether the call changed anything outside its directory.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::conformance::cases::Case;
 use crate::conformance::report::{Finding, short};
 use crate::conformance::world::SECRET;
 
-/// Most bytes that a call may print: the host keeps no more.
+/// The most bytes that a call may print. The host stores no more than this.
 const MAX_PRINTED: u64 = 256 * 1024;
 
-/// The checks that each call is judged by, with their names in the report.
+/// The rules for each call, with their names in the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     Answers,
@@ -53,7 +53,7 @@ pub(crate) struct Judge {
     pub(crate) output: Option<Validator>,
     /// Whether failures of another machine are possible.
     pub(crate) reaches_others: bool,
-    /// The time that a call may take.
+    /// The time limit of a call.
     pub(crate) time: Duration,
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn file_denial(answer: &Answer) -> Option<Denial> {
     if is_of_path { Some(denial) } else { None }
 }
 
-/// Describes an outcome in a stable way: the same outcome has the same words.
+/// Describes an outcome. The same outcome always has the same description.
 pub(crate) fn describe_outcome(answer: &Answer) -> String {
     match &answer.outcome {
         Ok(_) => "an answer".to_owned(),

@@ -1,9 +1,9 @@
-//! Tests whether a component keeps to the contract, in any language: `toolhold plugin test`.
+//! `toolhold plugin test`: tests whether a component follows the contract, in any language.
 //!
-//! The component is loaded in a host of its own, in a world that is thrown away: one temporary
-//! directory, no host that answers, no program. Its tools are called with arguments that are made
-//! from their schemas, the ordinary ones and the hostile ones. Arguments that violate a schema
-//! never reach a tool, since the host refuses them first. The test checks that too.
+//! The component is loaded in a separate host with a temporary environment: one directory, no
+//! reachable server and no program. Its tools are called with ordinary and hostile arguments, which
+//! are made from their schemas. The host refuses arguments that violate a schema before they reach
+//! a tool, and the test checks this too.
 //!
 //! The same component and the same seed make the same calls in the same order.
 
@@ -28,16 +28,16 @@ pub use report::{CheckResult, Finding, Report, Status};
 pub struct Options {
     /// The seed that decides which arguments are combined.
     pub seed: u64,
-    /// The time that a call may take.
+    /// The time limit of a call.
     pub time: Duration,
 }
 
-/// Tests a component. Nothing of the user's configuration, folders and cache is used.
+/// Tests a component without the user's configuration, folders and cache.
 ///
 /// # Errors
 ///
-/// [`HostError`]: the file can't be read, or this machine can't run the test. The report has the
-/// faults of the component.
+/// Returns [`HostError`] if the file can't be read, or if this machine can't run the test. Faults
+/// of the component are in the report.
 pub async fn test(file: &Path, options: Options) -> Result<Report, HostError> {
     component::test(file, options).await
 }

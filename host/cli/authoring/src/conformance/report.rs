@@ -1,4 +1,4 @@
-//! The report of `toolhold plugin test`: each check, whether it passed, and its findings.
+//! The report of `toolhold plugin test`: the checks, their results and their findings.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use toolhold_core::text::{counted, cut, neutral_line};
 
-/// Most bytes of one text in a finding.
+/// The most bytes of one text in a finding.
 const MAX_TEXT: usize = 400;
 
-/// Most findings of one check.
+/// The most findings of one check.
 const MAX_FINDINGS: usize = 5;
 
 /// The report of a test.
@@ -19,9 +19,9 @@ pub struct Report {
     pub file: String,
     /// The plugin's name and version, if its manifest could be read.
     pub plugin: Option<String>,
-    /// The seed that makes the same calls again.
+    /// The seed that repeats the same calls.
     pub seed: u64,
-    /// The calls that were made.
+    /// The number of calls.
     pub calls: usize,
     /// The checks in their order.
     pub checks: Vec<CheckResult>,
@@ -30,14 +30,14 @@ pub struct Report {
 /// One check and its result.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckResult {
-    /// Its name, which is the same for every component.
+    /// The name of the check. It is the same for every component.
     pub name: &'static str,
-    /// The tool, if it is about one.
+    /// The tool that the check is about. `None`: the check is about the component.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The result.
     pub status: Status,
-    /// The subject of the check, or the reason why it was not tried.
+    /// The subject of the check, or the reason why the check was skipped.
     pub about: String,
     /// The faults, if the check failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -63,7 +63,7 @@ pub struct Finding {
     pub expected: String,
     /// The actual result.
     pub found: String,
-    /// How to fix it.
+    /// How to fix the fault.
     pub fix: String,
     /// The arguments of the call as JSON, cut if they are long.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,7 +82,8 @@ impl Finding {
     }
 }
 
-/// Returns a text of the component on one line, bounded, without characters that steer a terminal.
+/// Returns a text of the component on one line. Long texts are truncated, and terminal control
+/// characters are removed.
 pub(crate) fn short(text: &str) -> String {
     let start = cut(text, MAX_TEXT);
     let ellipsis = if start.len() < text.len() { "…" } else { "" };
@@ -90,7 +91,7 @@ pub(crate) fn short(text: &str) -> String {
 }
 
 impl CheckResult {
-    /// Makes the result of a check from its findings. Without findings, the check passed.
+    /// Makes the result of a check from its findings. The check passes if there are no findings.
     pub(crate) fn from_findings(
         name: &'static str,
         about: impl Into<String>,
@@ -124,7 +125,7 @@ impl Report {
         self.checks.iter().filter(|check| check.status == status).count()
     }
 
-    /// Returns the report as a JSON object, with `ok`: whether no check failed.
+    /// Returns the report as a JSON object. Its field `ok` is true if no check failed.
     pub fn to_json(&self) -> Value {
         let mut report = json!({ "ok": self.is_passed() });
         if let (Value::Object(fields), Ok(Value::Object(own))) =

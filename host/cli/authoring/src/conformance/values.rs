@@ -1,4 +1,4 @@
-//! Makes values from a JSON Schema: the least valid one, and hostile ones.
+//! Makes values from a JSON Schema: the smallest valid value, and hostile values.
 
 use std::cell::Cell;
 
@@ -14,10 +14,10 @@ const MAX_ITEMS: u64 = 200;
 /// Bytes of a long text.
 const LONG: usize = 100_000;
 
-/// Levels of a deep value. Parsers of JSON that count take 128.
+/// The nesting levels of a deep value. JSON parsers with a limit allow 128.
 const DEEP: usize = 100;
 
-/// Texts that may fit a pattern or a format.
+/// Texts that may match a pattern or a format.
 const TEXTS: [&str; 14] = [
     "a",
     "1",
@@ -35,27 +35,27 @@ const TEXTS: [&str; 14] = [
     "0123456789abcdef",
 ];
 
-/// Most values that are made from one document: definitions that each refer twice to the next one
-/// would make endlessly many.
+/// The most values that are made from one document. In some documents, each definition refers twice
+/// to the next one. Such a document would give an endless number of values.
 const MAX_VALUES: u32 = 5_000;
 
-/// Most bytes of texts in the values that are made from one document. Some hundred cases are made
-/// from them, and all of them are in memory.
+/// The most bytes of strings in the values from one document. Hundreds of cases are made from these
+/// values, and all cases are in memory.
 const MAX_BYTES: u64 = 128 * 1024;
 
-/// A maker of values that fit one schema document.
+/// Makes values that match one schema document.
 pub(crate) struct Maker<'s> {
     root: &'s Value,
-    /// Whether optional properties are given too.
+    /// Whether the values have optional properties.
     all: bool,
-    /// Values that may still be made.
+    /// The number of values that can still be made.
     left: Cell<u32>,
-    /// Bytes of texts that may still be made.
+    /// The bytes of strings that can still be made.
     bytes: Cell<u64>,
 }
 
 impl<'s> Maker<'s> {
-    /// Prepares to make values. `all`: whether optional properties are given too.
+    /// Prepares to make values. `all`: whether the values have optional properties.
     pub(crate) fn new(root: &'s Value, all: bool) -> Self {
         Self { root, all, left: Cell::new(MAX_VALUES), bytes: Cell::new(MAX_BYTES) }
     }
@@ -99,7 +99,7 @@ impl<'s> Maker<'s> {
         let all_of = schema.get("allOf").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let is_simple = chosen.is_none() && all_of.is_empty();
 
-        // A schema of an object has fields of its own next to the fields of its parts.
+        // The schema of an object can have its own fields in addition to the fields of its parts.
         let mut parts = Vec::new();
         if is_simple || kind(schema) == "object" {
             parts.push(self.make_of_kind(schema, depth));
@@ -166,7 +166,7 @@ impl<'s> Maker<'s> {
     }
 }
 
-/// Returns the value that a schema gives itself, if it gives one.
+/// Returns the value that a schema contains, such as its default, or `None` if it has no value.
 fn given_value(schema: &Value) -> Option<&Value> {
     if let Some(value) = schema.get("const") {
         return Some(value);
@@ -194,7 +194,7 @@ fn text_of_format(format: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the text, made as long as the least length.
+/// Returns the text, extended to the least length.
 fn padded(text: &str, least: u64) -> String {
     let missing = (least as usize).saturating_sub(text.chars().count());
     format!("{text}{}", "a".repeat(missing))
@@ -212,7 +212,8 @@ fn join(one: Value, other: Value) -> Value {
     }
 }
 
-/// Returns the first type of a schema that isn't null. By default, the type of its keywords.
+/// Returns the first type of a schema that isn't null. If there is no type, derives the type from
+/// the keywords.
 pub(crate) fn kind(schema: &Value) -> &str {
     match schema.get("type") {
         Some(Value::String(name)) => name,
@@ -251,7 +252,8 @@ fn limit(schema: &Value, key: &str) -> Option<i64> {
     schema.get(key).and_then(Value::as_f64).map(|limit| limit as i64)
 }
 
-/// Makes another value for each index, where that is easy: elements of an array may have to differ.
+/// Makes a different value for each index if this is easy, because the elements of an array may
+/// have to differ.
 fn distinct(value: Value, index: u64) -> Value {
     match value {
         Value::String(text) if index > 0 => json!(format!("{text}{index}")),
@@ -263,8 +265,8 @@ fn distinct(value: Value, index: u64) -> Value {
     }
 }
 
-/// Makes values in the place of a valid one, each with a description. The schema may accept or
-/// refuse them.
+/// Makes values to replace a valid value, each with a description. The schema may accept or refuse
+/// these values.
 pub(crate) fn hostile(value: &Value, schema: &Value, outside: &str) -> Vec<(&'static str, Value)> {
     let mut values = match value {
         Value::String(_) => texts(outside),
@@ -295,8 +297,8 @@ pub(crate) fn hostile(value: &Value, schema: &Value, outside: &str) -> Vec<(&'st
     values
 }
 
-/// Returns a value of a type that a schema for this one doesn't take, in a form that no host
-/// converts.
+/// Returns a value of another type than `value`. No host converts it, so a schema for `value`
+/// doesn't accept it.
 pub(crate) fn of_another_type(value: &Value) -> Value {
     match value {
         Value::Object(_) => json!(["another", "type"]),

@@ -1,5 +1,5 @@
-//! The temporary world in which `toolhold plugin test` runs: a granted directory, a directory
-//! without a grant, and a host.
+//! The temporary environment of `toolhold plugin test`: a granted directory, a directory without a
+//! grant, and a host.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ use toolhold_core::{
 
 use crate::conformance::values::Maker;
 
-/// A file in the granted directory, and a name that is free there.
+/// An existing file in the granted directory. The next name is unused there.
 pub(crate) const EXISTING: &str = "notes.txt";
 pub(crate) const NEW: &str = "made.txt";
 
@@ -33,20 +33,21 @@ pub(crate) const SECRET: &str = "kept-outside-5d1e0a7c";
 /// A missing program, since a component that starts programs loads only if some are granted.
 const NO_PROGRAM: &str = "toolhold-plugin-test-has-no-programs";
 
-/// A missing host: names below `invalid` are reserved for that.
+/// A host that doesn't exist, because names below `invalid` are reserved.
 const NO_HOST: &str = "plugin-test.invalid";
 
-/// Most bytes and entries that tools may leave in the granted directory before it is emptied.
+/// The most bytes in the granted directory after a call. If there are more, the directory is
+/// emptied.
 const MAX_LEFT: u64 = 64 << 20;
 const MAX_ENTRIES: usize = 10_000;
 
 /// The variable that names a further ceiling.
 const CEILING: &str = "TOOLHOLD_CEILING";
 
-/// The world. It is removed when it is dropped.
+/// The temporary environment, which is removed when this value is dropped.
 pub(crate) struct World {
     root: TempDir,
-    /// The files outside of the granted directory, with their content, before any call.
+    /// The files outside the granted directory, with their content before any call.
     before: Vec<(PathBuf, Vec<u8>)>,
 }
 
@@ -71,9 +72,8 @@ impl World {
         self.root.path().join("work")
     }
 
-    /// Puts the files of the granted directory back. Files of a tool stay there, unless they are so
-    /// many that hundreds of calls would fill the disk. No link is followed, since a tool may have
-    /// made one.
+    /// Restores the files of the granted directory. A tool's own files stay, unless they would fill
+    /// the disk after hundreds of calls. Links aren't followed, because a tool may have made them.
     pub(crate) fn restore(&self) -> io::Result<()> {
         let work = self.work();
         if holds_too_much(&work) {
@@ -131,14 +131,14 @@ impl World {
         files
     }
 
-    /// Returns the folders of the host. They aren't the user's: the user's host would not ask a
-    /// component again that has served before.
+    /// Returns the host's folders, which aren't the user's folders. A host with the user's folders
+    /// would not check a component again that it has already served.
     pub(crate) fn folders(&self) -> Folders {
         let own = Folders::inside(&self.root.path().join("toolhold"));
         Folders { home: Some(self.root.path().join("home")), ..own }
     }
 
-    /// Prepares a host with this configuration, which reaches nothing but the granted directory.
+    /// Prepares a host with this configuration. The host can reach only the granted directory.
     pub(crate) fn builder(&self, config: Config) -> HostBuilder {
         Host::builder()
             .config(config)
@@ -148,8 +148,8 @@ impl World {
             .front_end("toolhold plugin test")
     }
 
-    /// Returns the configuration that grants the requests of a manifest, as far as this world has
-    /// them. An organisation's ceiling applies here too.
+    /// Returns the configuration that grants the requests of a manifest, if this environment has
+    /// the requested resources. An organisation's ceiling applies here too.
     pub(crate) fn config(
         &self,
         manifest: Option<&Manifest>,
@@ -164,11 +164,11 @@ impl World {
             format!("tools.call={seconds}"),
             format!("tools.max_call={seconds}"),
             format!("tools.limits.cpu_secs={seconds}"),
-            // Hundreds of calls are made.
+            // The limit is small, because hundreds of calls are made.
             "tools.limits.written_mib=16".to_owned(),
-            // Tasks are kept, and nobody runs them.
+            // Scheduled tasks are stored but never run.
             "tools.scheduler.enabled=true".to_owned(),
-            // For `embeddings`: nobody asks this model.
+            // `embeddings` needs a model, which is never asked.
             "providers.ollama.model=none".to_owned(),
         ];
         if let Some(manifest) = manifest {
@@ -183,7 +183,7 @@ impl World {
         config::load(&self.folders(), &inputs).map_err(HostError::from)
     }
 
-    /// Returns the setting that grants a request, if it needs one.
+    /// Returns the setting that grants a request, or `None` if the request needs no setting.
     fn grant(&self, request: &CapabilityRequest) -> Option<String> {
         let capability = Capability::named(&request.name)?;
         Some(match capability {
@@ -193,7 +193,7 @@ impl World {
                 let work = config::inline(&Value::String(self.work().display().to_string()));
                 format!("allowed_paths=[{{ path = {work}, access = \"{access}\" }}]")
             }
-            // The directories of `files` are its grant.
+            // Searches use the directories that are granted for `files`.
             Capability::Search => return None,
             Capability::Process => format!("programs=[\"{NO_PROGRAM}\"]"),
             Capability::Http => format!("hosts=[\"{NO_HOST}\"]"),
@@ -202,7 +202,7 @@ impl World {
     }
 }
 
-/// Checks whether a folder holds more than a test should leave there.
+/// Checks whether a folder contains more than a test may leave there.
 fn holds_too_much(folder: &Path) -> bool {
     let mut bytes = 0;
     let mut entries = 0;
@@ -214,7 +214,7 @@ fn holds_too_much(folder: &Path) -> bool {
             if metadata.is_dir() {
                 pending.push(entry.path());
             }
-            // The size on the disk: a file may have holes.
+            // This is the size on the disk, because a file may have holes.
             bytes += metadata.blocks() * 512;
             if bytes > MAX_LEFT || entries > MAX_ENTRIES {
                 return true;
@@ -233,7 +233,7 @@ fn own_settings(schema: &Value) -> Option<String> {
     Some(format!("config={}", config::inline(&settings)))
 }
 
-/// A resolver that knows no name, so that no outside server gets a request.
+/// A resolver that finds no name, so that no outside server gets a request.
 #[derive(Debug)]
 struct NoNames;
 
@@ -246,7 +246,7 @@ impl Resolve for NoNames {
     }
 }
 
-/// An approver that approves each call: calls reach nothing but the temporary world.
+/// An approver that approves every call, because calls reach only the temporary environment.
 pub(crate) struct Anybody;
 
 impl Approver for Anybody {

@@ -1,9 +1,9 @@
-//! Builds the plugin in a folder, serves it, and does so again whenever a source changes: `toolhold
-//! plugin dev`.
+//! `toolhold plugin dev`: builds and serves the plugin in a folder, and repeats this whenever a
+//! source file changes.
 //!
-//! The host has the user's own configuration, and one more setting: this component is the plugin of
-//! its name, and each new build serves without approval. The plugin gets the requests of its
-//! manifest that the configuration grants, as everywhere.
+//! The host has the user's configuration with one more setting: this component is the plugin with
+//! its name. New builds need no approval. As everywhere, the plugin gets the requests of its
+//! manifest that the configuration grants.
 
 mod show;
 mod sources;
@@ -42,10 +42,10 @@ pub struct Dev {
     pub inputs: Inputs,
     /// The built-in plugins.
     pub builtins: &'static [Builtin],
-    /// The address where clients of MCP connect, if they can connect.
+    /// The address for MCP clients, or `None` if they can't connect.
     pub http: Option<ListenAddress>,
-    /// The call that is made after each build: the tool, and the words of its arguments. If it is
-    /// empty, no call is made.
+    /// The call after each build: the tool, followed by the words of its arguments. Empty: no call
+    /// is made.
     pub call: Vec<String>,
     /// Reads the arguments of that call.
     pub read: ReadArguments,
@@ -95,18 +95,18 @@ struct Serving {
     loaded: Config,
 }
 
-/// Runs until `end` is cancelled.
+/// Runs until `end` is cancelled. If a build fails or a component doesn't load, shows the error,
+/// and the previous version stays in use.
 ///
 /// # Errors
 ///
-/// [`HostError`]: the folder can't be watched, or the address can't be used. Failed builds and
-/// components that don't load are shown, and the version before goes on serving.
+/// Returns [`HostError`] if the folder can't be watched, or if the address can't be used.
 pub async fn run(dev: Dev, end: CancellationToken) -> Result<(), HostError> {
     let shown = dev.folder.display().to_string();
     let folder = dev.folder.canonicalize().map_err(HostError::io(format!("opening {shown}")))?;
     let screen = Screen::open(dev.json)?;
     let mut changes = watch(&folder, &dev)?;
-    // The address is opened before anything is built, so that an error shows at once.
+    // The address is opened before the build, so that an error is shown immediately.
     let http = match dev.http.clone() {
         Some(place) => Some(listen(place, &dev).await?),
         None => None,
@@ -198,19 +198,20 @@ struct Running {
     dev: Dev,
     folder: PathBuf,
     screen: Screen,
-    /// The listener, until a host serves there.
+    /// The listener, until a host uses it.
     http: Option<Http>,
     place: Option<ListenAddress>,
     serving: Option<Serving>,
-    /// The plugin's name, which stays: a grant belongs to a name.
+    /// The plugin's name. It can't change, because grants belong to a name.
     name: Option<String>,
-    /// The files that decide which code builds run with the author's rights, at the first build.
+    /// The files that decide which code a build runs with the author's rights. They are recorded at
+    /// the first build.
     native: Option<BTreeMap<PathBuf, FileStamp>>,
 }
 
 impl Running {
-    /// Checks whether a build would run other code with the author's rights than at the first one.
-    /// Nobody reviews a change before the build, and an agent may have made it.
+    /// Checks whether a build would run other code with the author's rights than the first build
+    /// did. An agent may have made the change, and nobody has reviewed it.
     fn is_held(&mut self) -> Result<bool, HostError> {
         let now = sources::native_stamps(&self.folder)?;
         let first = self.native.get_or_insert_with(|| now.clone());
@@ -228,7 +229,7 @@ impl Running {
         Ok(true)
     }
 
-    /// Tells the author if the plugin takes the grants for another component of its name.
+    /// Informs the author if the plugin gets the grants of another component with the same name.
     async fn note_grants_of_another(&self, built: &Built, name: &str) {
         let folders = self.dev.folders.clone();
         let inputs = self.dev.inputs.clone();
@@ -297,7 +298,7 @@ impl Running {
         }));
     }
 
-    /// Lets the new component serve. If it doesn't load, the component before stays in use.
+    /// Puts the new component in use. If it doesn't load, the previous component stays in use.
     async fn serve(&mut self, built: &Built, end: &CancellationToken) -> Result<(), HostError> {
         let (host, loaded, name) = match self.build_host(built).await {
             Ok(host) => host,
@@ -376,7 +377,7 @@ impl Running {
         Ok((host, loaded, name))
     }
 
-    /// Puts a host in the place of the one before.
+    /// Replaces the previous host.
     async fn replace_host(
         &mut self,
         host: Host,
@@ -390,7 +391,7 @@ impl Running {
             if let Some((live, _)) = &live {
                 drop(live.replace(Arc::clone(&host)));
             }
-            // The old host ends with its last call, on a thread that may block.
+            // The old host ends after its last call. Waiting for this may block the thread.
             let _ = tokio::task::spawn_blocking(move || drop(before.host)).await;
         } else if let Some(http) = self.http.take() {
             live = Some(self.start_server(http, &host, &loaded, end)?);
@@ -445,7 +446,7 @@ impl Running {
         self.screen.show(json!({ "event": "how", "text": neutral(&text) }));
     }
 
-    /// Makes the call for after each build, if there is one.
+    /// Makes the configured call after a build, if there is one.
     async fn call(&self, prefix: &str) {
         let (Some((tool, words)), Some(serving)) = (self.dev.call.split_first(), &self.serving)
         else {
@@ -482,7 +483,8 @@ impl Running {
     }
 }
 
-/// Returns the settings that make the component the plugin of its name. They grant nothing.
+/// Returns the settings that make the component the plugin with its name. The settings grant
+/// nothing.
 fn settings(file: &Path, name: &str) -> [String; 2] {
     let path = Value::String(file.display().to_string());
     let path = config::inline(&path);

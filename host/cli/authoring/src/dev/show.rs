@@ -1,4 +1,4 @@
-//! Prints the events of `toolhold plugin dev`: lines for people, or JSON lines for programs.
+//! Prints the events of `toolhold plugin dev` as lines for people or as JSON lines for programs.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use toolhold_core::text::{cut, neutral, neutral_line};
 use toolhold_core::{CallObserver, HostError, ObservedCall, Output};
 
-/// Events that wait for a slow terminal; further ones are counted.
+/// The most events that wait for a slow terminal. Further events are only counted.
 const WAITING: usize = 256;
 
 /// Most shown bytes of arguments, of an answer, and of a compiler's output.
@@ -17,8 +17,8 @@ const MAX_ARGUMENTS: usize = 1024;
 const MAX_ANSWER: usize = 4096;
 const MAX_BUILD: usize = 32 * 1024;
 
-/// The terminal. Events are printed from a thread of its own, so that a stopped terminal doesn't
-/// delay a call.
+/// The output on the terminal. A separate thread prints the events, so that a stopped terminal
+/// doesn't delay a call.
 #[derive(Clone)]
 pub(crate) struct Screen {
     events: SyncSender<Value>,
@@ -102,7 +102,7 @@ fn shown(text: &str, most: usize) -> String {
     shown
 }
 
-/// Prints events until no more can come. `lost`: the number of events that were left out.
+/// Prints events until the channel is closed. `lost`: the number of events that were left out.
 fn print_all(events: Receiver<Value>, lost: &AtomicU64, json: bool) {
     for event in events {
         let mut out = std::io::stdout().lock();
@@ -110,7 +110,8 @@ fn print_all(events: Receiver<Value>, lost: &AtomicU64, json: bool) {
         if left_out > 0 {
             let _ = print(&mut out, &json!({ "event": "left_out", "events": left_out }), json);
         }
-        // If the terminal is gone, the author has gone too, and Ctrl-C comes.
+        // If the terminal is closed, the process is about to be interrupted, so this error is
+        // ignored.
         let _ = print(&mut out, &event, json);
     }
 }

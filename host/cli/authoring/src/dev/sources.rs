@@ -47,7 +47,8 @@ impl Sources {
         }
     }
 
-    /// Reads the stamps of all sources. Watches the folders first, so that no change is missed.
+    /// Reads the stamps of all source files. Watches the folders before, so that no change is
+    /// missed.
     fn read_stamps(&self) -> Result<BTreeMap<PathBuf, FileStamp>, HostError> {
         walk(&self.root, |folder| self.watch_folder(folder), is_source)
     }
@@ -63,8 +64,8 @@ impl Sources {
     }
 }
 
-/// Reads the stamps of the files below a folder whose names `includes` accepts, without built or
-/// fetched files. `enter` is called with each folder before it is listed.
+/// Reads the stamps of the files below a folder whose names `includes` accepts. Built and
+/// downloaded files are left out. Calls `enter` with each folder before listing it.
 fn walk(
     root: &Path,
     enter: impl Fn(&Path) -> Result<(), HostError>,
@@ -104,7 +105,7 @@ const NATIVE: [&str; 4] = ["build.rs", "Cargo.toml", "rust-toolchain", "rust-too
 const NATIVE_FOLDERS: [&str; 3] = [".cargo", ".venv/bin", "node_modules/.bin"];
 
 /// Reads the stamps of the files below a folder that decide which code a build runs with the
-/// author's rights, as far as names tell.
+/// author's rights. The files are detected by their names.
 pub(crate) fn native_stamps(root: &Path) -> Result<BTreeMap<PathBuf, FileStamp>, HostError> {
     let mut stamps = walk(root, |_| Ok(()), |name| NATIVE.contains(&name))?;
     for folder in NATIVE_FOLDERS {
@@ -118,8 +119,7 @@ pub(crate) fn native_stamps(root: &Path) -> Result<BTreeMap<PathBuf, FileStamp>,
     Ok(stamps)
 }
 
-/// Checks whether the author writes a file. Editors keep their own files hidden, or with a `~` at
-/// the end.
+/// Checks whether a file is written by the author. Editors' own files are hidden or end with `~`.
 fn is_source(name: &str) -> bool {
     let is_made = name.ends_with(".wasm") || name.ends_with(".wasm.new") || name.ends_with(".pyc");
     let is_of_editor = name.starts_with('.') || name.ends_with('~') || name.ends_with(".swp");

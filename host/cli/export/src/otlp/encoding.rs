@@ -1,11 +1,11 @@
-//! Encodes OTLP messages as Protocol Buffers or as JSON, from one description.
+//! Encodes OTLP messages as Protocol Buffers or as JSON from the same description.
 //!
-//! Toolhold sends a few messages and reads one, so it writes the encoding itself: the crates for it
-//! would add a generator of code and a runtime of their own.
+//! Toolhold writes a few kinds of messages and reads one, so it has its own encoder. The existing
+//! crates would add a code generator and a runtime.
 
 use serde_json::{Map, Value as Json, json};
 
-/// A message: its fields, each with its number in Protocol Buffers and its name in JSON.
+/// A message. Each field has a number for Protocol Buffers and a name for JSON.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Message(Vec<(u32, &'static str, Value)>);
 

@@ -11,7 +11,8 @@ use crate::names;
 use crate::record::{Fields, Severity};
 use crate::time::nanos;
 
-/// Returns a request with records: `ExportLogsServiceRequest`, which is also `LogsData` of a file.
+/// Returns a request with records: `ExportLogsServiceRequest`. A file has the same message under
+/// the name `LogsData`.
 pub(crate) fn request(records: &[LogRecord], instance: &str) -> Message {
     let now = nanos(SystemTime::now());
     let logs = records.iter().map(|record| log(record, now)).collect();
@@ -28,7 +29,8 @@ pub(crate) fn request(records: &[LogRecord], instance: &str) -> Message {
     Message::new().with_all(1, "resourceLogs", vec![resource_logs])
 }
 
-/// Makes the log of one record. Its body is the unchanged line, whose hash a receiver can compute.
+/// Makes the log entry of one record. Its body is the unchanged line, so that a receiver can
+/// compute the hash.
 fn log(record: &LogRecord, now: u64) -> Message {
     let fields = Fields::from_record(record);
     let (number, severity) = match fields.severity() {
@@ -63,7 +65,7 @@ fn attributes(record: &LogRecord, fields: &Fields<'_>) -> Vec<Message> {
             attributes.push(text(name, value));
         }
     }
-    // The body has all fields in their form; the attributes are for searching.
+    // The body has all fields in their original form. The attributes are for searching.
     for (key, value) in fields.entries() {
         if matches!(key, "seq" | "hash" | "ts") {
             continue;

@@ -1,5 +1,5 @@
-//! Makes OTLP metrics of counters, gauges and histograms. Sums and histograms count from the start
-//! of this process.
+//! Makes OTLP metrics from counters, gauges and histograms. Sums and histograms start when this
+//! process starts.
 
 use std::time::SystemTime;
 
@@ -8,7 +8,7 @@ use super::{resource, scope};
 use crate::names;
 use crate::time::nanos;
 
-/// The sum since the start: `AGGREGATION_TEMPORALITY_CUMULATIVE`.
+/// The kind of a sum since the start: `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const CUMULATIVE: u32 = 2;
 
 /// The time span of metrics.
@@ -24,7 +24,7 @@ pub(crate) type Point = (Vec<Message>, u64);
 /// A histogram with its attributes.
 pub(crate) struct Histogram {
     pub(crate) attributes: Vec<Message>,
-    /// One bucket more than there are bounds.
+    /// The number of values in each bucket. There is one bucket more than there are bounds.
     pub(crate) buckets: Vec<u64>,
     pub(crate) sum: f64,
 }
@@ -45,7 +45,8 @@ impl Span {
         Some(metric(name, unit, description).with_message(7, "sum", sum))
     }
 
-    /// Makes a metric of numbers that go up and down. Returns `None` if there is no number.
+    /// Makes a metric of numbers that increase and decrease. Returns `None` if there are no
+    /// numbers.
     pub(crate) fn gauge(
         self,
         name: &str,
@@ -57,8 +58,8 @@ impl Span {
         Some(metric(name, unit, description).with_message(5, "gauge", gauge))
     }
 
-    /// Makes a metric of the numbers of values in buckets, which end at the bounds. Returns `None`
-    /// if there is no histogram.
+    /// Makes a metric with the number of values in each bucket. Returns `None` if there are no
+    /// histograms.
     pub(crate) fn histogram(
         self,
         name: &str,
@@ -89,7 +90,8 @@ impl Span {
         Some(metric(name, unit, description).with_message(9, "histogram", histogram))
     }
 
-    /// Makes the points of a metric. Returns `None` if there is no point, since a metric needs one.
+    /// Makes the points of a metric. Returns `None` if there are no points, because a metric needs
+    /// at least one point.
     fn points(self, points: Vec<Point>) -> Option<Vec<Message>> {
         if points.is_empty() {
             return None;

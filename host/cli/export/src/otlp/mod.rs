@@ -1,4 +1,5 @@
-//! The common parts of all OTLP messages: attributes, the resource, and a receiver's refusals.
+//! The common parts of OTLP messages: attributes, the resource, and the items that a receiver
+//! refuses.
 
 pub(crate) mod encoding;
 pub(crate) mod logs;
@@ -32,7 +33,7 @@ pub(crate) fn any(value: Value) -> Message {
     Message::new().with(number, name, value)
 }
 
-/// Returns the sender: this program on this machine.
+/// Returns the resource that sends the data: this program on this machine.
 pub(crate) fn resource(instance: &str) -> Message {
     let mut attributes = vec![
         text(names::SERVICE_NAME, names::SERVICE),
@@ -50,17 +51,17 @@ pub(crate) fn scope(name: &str) -> Message {
     Message::new().with_text(1, "name", name).with_text(2, "version", env!("CARGO_PKG_VERSION"))
 }
 
-/// The items that a receiver refused of a request that it accepted otherwise.
+/// The items that a receiver refused although it accepted the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     /// The number of items.
     pub(crate) count: u64,
-    /// Its words, on one line.
+    /// The receiver's reason, on one line.
     pub(crate) why: String,
 }
 
-/// Reads the refused items in the answer to a request. Returns `None` if no item was refused. An
-/// answer that isn't valid refuses nothing, since its status has said that the request was
+/// Reads the refused items from the answer to a request. Returns `None` if no item was refused.
+/// Also returns `None` for an invalid answer, because the status already says that the request was
 /// accepted.
 pub(crate) fn refused(answer: &[u8]) -> Option<Refused> {
     let partial_success = fields(answer).flatten().find_map(|field| match field {

@@ -1,4 +1,5 @@
-//! The span of a call for telemetry, with no text of its arguments, its answer or a plugin.
+//! The telemetry span of a call. The span contains no text of the arguments, the answer or a
+//! plugin.
 
 use std::time::{Duration, SystemTime};
 
@@ -36,7 +37,7 @@ pub(super) struct Call {
     steps: Vec<Step>,
 }
 
-/// A refusal, of the call or within it.
+/// A denial of the call, or of an access within the call.
 pub(super) struct Refusal {
     pub(super) gate: &'static str,
     pub(super) rule: String,
@@ -71,8 +72,8 @@ const SENTENCES: [&str; 6] = [
     "the blocked command",
 ];
 
-/// Returns the name of a rule without its object, which may be secret or come from a call:
-/// `deny_read` of `deny_read = "**/.env"`.
+/// Returns the name of a rule without its value, which may be secret or come from a call. For
+/// example, returns `deny_read` for `deny_read = "**/.env"`.
 fn rule_name(rule: &str) -> String {
     if let Some(sentence) = SENTENCES.iter().find(|sentence| rule.starts_with(**sentence)) {
         return (*sentence).to_owned();
@@ -82,7 +83,7 @@ fn rule_name(rule: &str) -> String {
     {
         return key.trim().to_owned();
     }
-    // A key that isn't set stands alone.
+    // The rule of a key without a value is only the key's name.
     if rule.contains('_') && rule.chars().all(|c| c.is_ascii_lowercase() || c == '_') {
         return rule.to_owned();
     }
@@ -104,7 +105,7 @@ impl Call {
     pub(super) fn new(call: &ObservedCall<'_>) -> Self {
         let answer = call.answer;
         let failure = answer.outcome.as_ref().err();
-        // A plugin may choose a code, and put text of the call there.
+        // A plugin chooses its own codes, which may contain text of the call.
         let code = failure
             .and_then(|failure| failure.code.as_deref())
             .and_then(|code| HOST_CODES.iter().find(|known| **known == code).copied());
@@ -131,7 +132,7 @@ impl Call {
         }
     }
 
-    /// Returns the span of the call. Its identifiers are made of the random bytes.
+    /// Returns the span of the call. The random bytes become its identifiers.
     pub(super) fn span(self, random: &[u8; 24]) -> Span {
         let mut trace = [0; 16];
         trace.copy_from_slice(&random[..16]);
@@ -148,7 +149,7 @@ impl Call {
             text(names::OPERATION, names::EXECUTE_TOOL),
             text(names::TOOL, &*tool),
             text(names::CALL_ID, &*self.id.0),
-            // Its name may contain a folder's.
+            // The session's name may contain the name of a folder.
             text(names::CONVERSATION, short_hash(&self.session)),
             attribute(names::ATTEMPTS, Value::Int(self.attempts.into())),
         ];
@@ -206,7 +207,7 @@ fn millis(name: &str, time: Duration) -> Message {
     attribute(name, Value::Double(time.as_secs_f64() * 1000.0))
 }
 
-/// Reads the trace and the span of a `traceparent` of W3C Trace Context: version, trace, span and
+/// Reads the trace and the span from a W3C `traceparent`, which has a version, a trace, a span and
 /// flags. Returns `None` if the text isn't a valid `traceparent`.
 fn parse_parent(text: &str) -> Option<([u8; 16], [u8; 8])> {
     let mut parts = text.split('-');

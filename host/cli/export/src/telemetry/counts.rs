@@ -1,5 +1,5 @@
-//! Counts calls, failures and durations by tool for the metrics of `[telemetry]`: at once, so no
-//! metric loses a call, and in a bounded amount of memory, whatever the calls are.
+//! Counts calls, failures and durations by tool for the metrics of `[telemetry]`. Each call is
+//! counted immediately, so no call is lost. The memory is limited, whatever the calls are.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
@@ -12,10 +12,10 @@ use crate::otlp::encoding::Message;
 use crate::otlp::metrics::{Histogram, Span};
 use crate::otlp::text;
 
-/// Tools and rules that are counted by name; the others are counted together.
+/// The most tools and rules that are counted by name. All others are counted together.
 const MAX_NAMES: usize = 500;
 
-/// Ends of the buckets in seconds: from a built-in tool to the longest call.
+/// The upper bounds of the buckets in seconds, from a built-in tool to the longest call.
 const BOUNDS: [f64; 12] =
     [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 600.0];
 
@@ -61,7 +61,7 @@ impl Counts {
         }
     }
 
-    /// Counts a call for which nobody waited any more.
+    /// Counts a call whose caller stopped waiting.
     pub(super) fn dropped(&mut self, tool: Option<&str>, took: Duration) {
         self.result(tool, toolhold_core::Category::Cancelled.as_str(), took);
     }
@@ -139,12 +139,12 @@ impl Counts {
     }
 }
 
-/// Returns the counts, each with its word in the attribute of this name.
+/// Returns the counts. Each count has its key as the attribute `name`.
 fn by_word(name: &'static str, counts: &BTreeMap<&'static str, u64>) -> Vec<(Vec<Message>, u64)> {
     counts.iter().map(|(word, count)| (vec![text(name, *word)], *count)).collect()
 }
 
-/// Returns the count of a name, without a copy of a name that is known.
+/// Returns the count of a name. Copies the name only if the name is new.
 fn named<'a, T: Default>(counts: &'a mut HashMap<String, T>, name: &str) -> &'a mut T {
     let is_one_too_many = !counts.contains_key(name) && counts.len() >= MAX_NAMES;
     let counted_name = if is_one_too_many { names::OTHER } else { name };

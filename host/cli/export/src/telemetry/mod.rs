@@ -1,8 +1,8 @@
-//! Traces and metrics of calls, which `[telemetry]` sends to an OpenTelemetry receiver.
+//! Sends traces and metrics of calls to the OpenTelemetry receiver of `[telemetry]`.
 //!
-//! A call costs one lock, a copy of a few names, and a place in a queue. All else happens on a
-//! thread of its own: a receiver that is slow or gone costs spans, which are counted, and never
-//! delays a call.
+//! A call takes one lock, copies a few names, and adds an entry to a queue. A separate thread does
+//! everything else. If the receiver is slow or unreachable, spans are dropped and counted, and
+//! calls aren't delayed.
 
 mod call;
 mod counts;
@@ -22,7 +22,7 @@ use self::worker::{BATCH, Worker};
 use crate::collector::Collector;
 use crate::send::Transport;
 
-/// Calls that wait for the thread. More are left out.
+/// The most calls that wait for the thread. Further calls are left out.
 const QUEUE: usize = 2048;
 
 /// The states of the sending threads of this process.
@@ -52,7 +52,8 @@ struct State {
     plugins: Mutex<Option<CountPlugins>>,
     dropped: AtomicU64,
     inbox: Mutex<Inbox>,
-    /// Wakes the thread. Not for each call: that would take longer than all the rest.
+    /// Wakes the thread. It isn't notified for each call, because that would take longer than all
+    /// other work of a call.
     wakes: Condvar,
 }
 
@@ -69,11 +70,11 @@ struct Inbox {
 }
 
 impl Telemetry {
-    /// Starts the telemetry that `[telemetry]` enables. Returns `None` if it enables none.
+    /// Starts the telemetry that `[telemetry]` enables. Returns `None` if telemetry isn't enabled.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`]: the endpoint can't be used.
+    /// Returns [`HostError::Config`] if the endpoint can't be used.
     pub fn from_config(config: &Config, folders: &Folders) -> Result<Option<Arc<Self>>, HostError> {
         let settings = &config.values.telemetry;
         let has_signals = settings.traces || settings.metrics;
@@ -93,7 +94,7 @@ impl Telemetry {
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`]: the thread doesn't start.
+    /// Returns [`HostError::Io`] if the thread doesn't start.
     pub fn start(signals: Signals, transport: Box<dyn Transport>) -> Result<Arc<Self>, HostError> {
         let state = Arc::new(State {
             counts: Mutex::new(Counts::new()),
@@ -121,8 +122,8 @@ impl Drop for Telemetry {
     }
 }
 
-/// Waits at most `limit` until the telemetry of this process is sent or was tried once. A program
-/// calls it before it ends, since its threads end with it.
+/// Waits until the telemetry of this process has been sent or has failed once, but not longer than
+/// `limit`. A program calls this function before it ends, because its threads end with it.
 pub fn flush_telemetry(limit: Duration) {
     let deadline = Instant::now() + limit;
     for state in std::mem::take(&mut *lock(&RUNNING)) {
@@ -134,7 +135,8 @@ pub fn flush_telemetry(limit: Duration) {
         inbox.flushes.push(done);
         drop(inbox);
         state.wakes.notify_all();
-        // Sent, ended, or too late: the program goes on in each case.
+        // The program continues in any case: telemetry was sent, the thread has ended, or the time
+        // is over.
         let _ = flushed.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 }

@@ -1,4 +1,4 @@
-//! The thread that sends waiting spans and metrics, also when its host ends.
+//! The thread that sends waiting spans and metrics. It also sends them when its host ends.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::otlp;
 use crate::otlp::traces::Span;
 use crate::send::{Pauses, Sent, Transport, send};
 
-/// Spans in one request.
+/// The most spans in one request.
 pub(super) const BATCH: usize = 512;
 
 /// The items that the thread takes at once.
@@ -71,7 +71,7 @@ impl Worker {
             }
 
             for done in flushes {
-                // The caller may have gone.
+                // The caller may have stopped waiting.
                 let _ = done.try_send(());
             }
             if closed {
@@ -95,7 +95,7 @@ impl Worker {
         let (mut inbox, _) = wait_result.unwrap_or_else(PoisonError::into_inner);
 
         let flushes = std::mem::take(&mut inbox.flushes);
-        // Calls that can't be sent yet stay as long as there is room.
+        // Calls that can't be sent now wait in the queue while there is room.
         let takes_all = may_send || inbox.closed || !flushes.is_empty();
         let room = if takes_all { usize::MAX } else { BATCH - self.spans.len() };
         let count = room.min(inbox.calls.len());
@@ -133,7 +133,8 @@ impl Worker {
             let dropped = self.state.dropped.load(Ordering::Relaxed);
             let metrics = lock(&self.state.counts).metrics(&plugins, dropped);
             let body = otlp::metrics::request(metrics, &self.instance).to_protobuf();
-            // Metrics count from the start, so the next ones replace these.
+            // A failure doesn't matter: metrics are sums since the start, so the next ones replace
+            // these.
             self.post("v1/metrics", &body);
         }
     }
@@ -148,7 +149,7 @@ impl Worker {
         }
     }
 
-    /// Sends a request. Returns whether nothing of it is left to send.
+    /// Sends a request. Returns true if nothing of the request remains to be sent.
     fn post(&mut self, path: &'static str, body: &[u8]) -> bool {
         match send(&mut *self.transport, path, body) {
             Sent::Done(refused) => {
@@ -175,8 +176,8 @@ impl Worker {
         }
     }
 
-    /// Drops the spans of a request that will never be accepted. Returns true: nothing is left to
-    /// send.
+    /// Drops the spans of a request that will never be accepted. Returns true, because nothing
+    /// remains to be sent.
     fn give_up(&mut self, path: &str, why: &str) -> bool {
         if path == "v1/traces" {
             self.state.dropped.fetch_add(self.spans.len() as u64, Ordering::Relaxed);
@@ -185,7 +186,7 @@ impl Worker {
         true
     }
 
-    /// Logs once, until a request succeeds again.
+    /// Logs a warning, unless there was a warning since the last successful request.
     fn warn(&mut self, why: &str) {
         if !self.warned {
             tracing::warn!("telemetry can't be sent: {why}");

@@ -20,7 +20,7 @@ const MAX_MESSAGE: usize = 4096;
 
 #[derive(Default, Serialize, Deserialize)]
 struct History {
-    /// The directory with the newest message is the last one.
+    /// The directories. The last one has the newest message.
     directories: Vec<DirectoryHistory>,
 }
 
@@ -30,11 +30,11 @@ struct DirectoryHistory {
     messages: Vec<String>,
 }
 
-/// Reads the messages of a directory, the newest last. Blocks.
+/// Reads the messages of a directory. The newest message is the last one. Blocks.
 ///
 /// # Errors
 ///
-/// The file is damaged, or others can write to it.
+/// Returns an error if the file is damaged, or if other users can write to it.
 pub(crate) fn read(folders: &Folders, directory: &Path) -> Result<Vec<String>, HostError> {
     let history: History = state::read(&folders.data.join("chat"), FILE)?;
     let directory = directory.display().to_string();

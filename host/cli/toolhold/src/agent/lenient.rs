@@ -1,4 +1,4 @@
-//! Offers to let a model's JSON texts count as calls, and writes that into `toolhold.toml`.
+//! Offers to accept a model's JSON texts as calls, and writes this setting into `toolhold.toml`.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Runs a scheduled task of the agent in a session of its own, when nobody watches.
+//! Runs a scheduled task of the agent in a new session, when no person is present.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ pub(crate) struct ScheduledEnd {
     pub(crate) answer: String,
 }
 
-/// Lets the agent work on a prompt in a new session. `phase` is the phase of its calls, and
-/// `is_untrusted` tells whether untrusted text may have led to the prompt.
+/// Runs the agent with a prompt in a new session. `phase` is the phase of its calls. `is_untrusted`
+/// is true if the prompt may be based on untrusted text.
 ///
 /// # Errors
 ///
-/// No model is configured, or the session can't be made.
+/// Returns an error if no model is configured, or if the session can't be created.
 pub(crate) async fn run_scheduled(
     prompt: String,
     is_untrusted: bool,

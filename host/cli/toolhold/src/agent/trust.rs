@@ -12,7 +12,7 @@ use toolhold_terminal::style::{STRONG, WARNING};
 use crate::agent::Surroundings;
 
 /// Returns the instructions that apply. At a terminal, the person is asked about new and changed
-/// files. Elsewhere, these files are left out unless `trusted` is `true`.
+/// files. Without a terminal, such files apply only if `trusted` is `true`.
 pub(crate) async fn instructions(
     around: &Surroundings<'_>,
     trusted: bool,

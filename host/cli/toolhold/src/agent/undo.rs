@@ -1,4 +1,4 @@
-//! `/undo` in `toolhold chat`: plans and undoes the calls of the last turn.
+//! `/undo` in `toolhold chat`: undoes the calls of the last turn.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use toolhold_core::undo::{self, UndoEntry};
 /// Paths that are shown.
 const SHOWN: usize = 20;
 
-/// Returns the calls of the session's last turn that can be undone, the newest first, and a
-/// description of the changes for the person. Returns `None` if there is no such turn. Blocks.
+/// Returns the calls of the session's last turn that can be undone, the newest first, with a
+/// description of the changes. Returns `None` if there is no such turn. Blocks.
 ///
 /// # Errors
 ///
-/// The saved changes can't be read, or the calls can't be undone now.
+/// Returns an error if the saved changes can't be read, or if the calls can't be undone now.
 pub(crate) fn plan(
     config: &Config,
     folders: &Folders,
@@ -46,7 +46,7 @@ pub(crate) fn plan(
         for change in &plan.changes {
             lines.push(path_line(&change.path, change.what.as_str()));
         }
-        // An earlier call conflicts with the later calls, which are undone first.
+        // An earlier call conflicts with the later calls until these are undone.
         if index == 0 {
             for conflict in &plan.conflicts {
                 lines.push(path_line(&conflict.path, &format!("not restored: {}", conflict.why)));

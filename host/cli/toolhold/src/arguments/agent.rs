@@ -91,7 +91,7 @@ impl SessionArguments {
     }
 }
 
-/// A part of an agent's work, as a person names it.
+/// A phase of an agent's work, as named on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PhaseName {
     /// The agent makes a plan.
@@ -127,7 +127,7 @@ impl From<Phase> for PhaseName {
 }
 
 impl RunArguments {
-    /// Whether calls that need approval have it.
+    /// Whether `--yes` approves the calls that need approval.
     pub(crate) fn yes(&self) -> bool {
         self.session.yes
     }
@@ -154,7 +154,7 @@ pub(crate) struct ChatArguments {
 }
 
 impl ChatArguments {
-    /// Whether calls that need approval have it.
+    /// Whether `--yes` approves the calls that need approval.
     pub(crate) fn yes(&self) -> bool {
         self.session.yes
     }

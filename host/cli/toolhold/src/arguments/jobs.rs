@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
     after_help = "Examples:\n  toolhold jobs\n  toolhold jobs --json\n  toolhold jobs stop job-3f9a2c41d07b5e88"
 )]
 pub(crate) struct JobsArguments {
-    /// The subcommand; without one, the jobs are listed.
+    /// The subcommand. Without a subcommand, the jobs are listed.
     #[command(subcommand)]
     pub(crate) command: Option<JobsCommand>,
     /// Print JSON

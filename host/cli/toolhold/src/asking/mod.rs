@@ -1,4 +1,4 @@
-//! Decides how `toolhold call` gets an approval: by `--yes`, at the terminal, or by a posted
+//! Decides how `toolhold call` gets an approval: with `--yes`, at the terminal, or with a posted
 //! question.
 
 pub(crate) mod shown;
@@ -17,13 +17,13 @@ pub(crate) use terminal::ask_until_answered;
 
 /// The way in which `toolhold call` gets an approval.
 pub(crate) enum Asker {
-    /// The command line has `--yes`, which also answers an earlier question.
+    /// The command line has `--yes`, which also answers an earlier question about the call.
     Yes(Questions),
     /// The command line has `--yes`, which this place in the configuration forbids.
     YesForbidden(String),
     /// A person is at the terminal.
     Terminal(Questions),
-    /// There is no terminal; `toolhold approvals` may reach a person.
+    /// There is no terminal, but a person may answer with `toolhold approvals`.
     Elsewhere(PostingApprover),
 }
 
@@ -110,8 +110,8 @@ impl Approver for Asker {
     }
 }
 
-/// Ends a question when it is dropped, because then nobody waits for the answer, as after Ctrl-C.
-/// Text that is typed later is for the next question.
+/// Ends a question when it is dropped. Then nobody waits for the answer, for example after Ctrl-C,
+/// and text that is typed later belongs to the next question.
 #[derive(Default)]
 struct GivenUp(Arc<AtomicBool>);
 

@@ -20,7 +20,8 @@ use crate::style::{BAD, FAINT, GOOD, WARNING, warn};
 /// Message if nothing was ever recorded.
 const NOTHING: &str = "Nothing is recorded yet.";
 
-/// Runs the command. Most subcommands read no configuration, so an invalid one doesn't matter.
+/// Runs the command. Most subcommands don't read the configuration, so they also work if it is
+/// invalid.
 pub(crate) fn run(command: &AuditCommand, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     match command {
@@ -124,7 +125,7 @@ fn head_object(head: Option<ChainHead>) -> Value {
 
 fn tail(trail: Trail, lines: usize, follow: bool, as_json: bool) -> Result<Exit, Error> {
     print_lines(&trail.last(lines)?, as_json)?;
-    // Records without a head are the rest of a log that was cut, and are printed all the same.
+    // Records without a head belong to a truncated log. They are printed anyway.
     if trail.head()?.is_none() {
         writeln!(io::stderr().lock(), "{NOTHING}")?;
         return Ok(Exit::Success);
@@ -225,7 +226,7 @@ fn stats(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Aligns the first cell, a name, to the left, and the numbers to the right.
+/// Aligns the name in the first cell to the left, and the numbers to the right.
 fn table_line([name, numbers @ ..]: &[String; 8], widths: [usize; 8]) -> String {
     let [name_width, number_widths @ ..] = widths;
     let mut line = format!("{name:name_width$}");

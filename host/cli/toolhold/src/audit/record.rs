@@ -1,5 +1,5 @@
-//! Writes a record of the audit for people, on one line or field by field. Others may have written
-//! the file, so each text is neutralised here too.
+//! Writes an audit record for people, on one line or one field per line. Other people may have
+//! written the file, so each text is neutralised here too.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -62,7 +62,8 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     )
 }
 
-/// Formats the duration with a gap before it. Returns an empty text if the record has none.
+/// Formats the duration with a space before it. Returns an empty string if the record has no
+/// duration.
 fn duration(record: &Value) -> String {
     let Some(millis) = record["duration_ms"].as_f64() else { return String::new() };
     // The limit keeps the conversion from a panic.
@@ -70,8 +71,8 @@ fn duration(record: &Value) -> String {
     format!("  {}", shown::time(duration))
 }
 
-/// Writes a request on one line: time, outcome, request, reason, duration, and the call's ID or the
-/// purpose.
+/// Writes a request on one line: time, outcome, request, reason and duration. The call's ID or the
+/// purpose follows.
 fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
     let time = field(record, "ts");
     if let Some(more) = record["more_requests"].as_u64() {
@@ -104,7 +105,7 @@ fn field(record: &Value, key: &str) -> String {
     neutral_line(record[key].as_str().unwrap_or_default())
 }
 
-/// Writes all fields, one a line.
+/// Writes all fields, one per line.
 pub(super) fn write_fields(out: &mut impl Write, record: &Value) -> io::Result<()> {
     for (key, value) in record.as_object().into_iter().flatten() {
         let text = match value.as_str() {

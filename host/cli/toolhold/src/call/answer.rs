@@ -1,5 +1,5 @@
-//! Prints the answer of `toolhold call`, its output on stdout and everything about it on stderr,
-//! and decides the exit code.
+//! Prints the answer of `toolhold call` and decides the exit code. The output goes to stdout, and
+//! all other information goes to stderr.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -16,8 +16,8 @@ use crate::exit::Exit;
 use crate::style::{BAD, FAINT, STRONG};
 use toolhold_terminal::live::Shown;
 
-/// Prints the answer in the form that `call` asks for. `shown` is the text that the terminal has
-/// shown during the call. If that is the whole answer, the answer isn't printed again.
+/// Prints the answer in the form that `call` requests. `shown` is the text that the terminal showed
+/// during the call. An answer that was shown completely isn't printed again.
 pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Result<Exit, Error> {
     let mut exit = match &answer.outcome {
         Ok(_) => Exit::Success,
@@ -78,7 +78,7 @@ fn object(call: &CallArguments, answer: &Answer) -> Value {
         Ok(output) => object.insert("output".to_owned(), json!(output)),
         Err(failure) => {
             object.insert("failure".to_owned(), json!(failure));
-            // Every program passes this feedback on to a model in the same form.
+            // Programs can pass this feedback on to a model, so all of them use the same form.
             object.insert("feedback".to_owned(), failure.feedback().into())
         }
     };
@@ -103,8 +103,8 @@ fn object(call: &CallArguments, answer: &Answer) -> Value {
     Value::Object(object)
 }
 
-/// Checks whether the whole answer was shown: its text, or the two outputs of a command, which have
-/// no labels while the command runs.
+/// Checks whether the whole answer was shown. The answer is its text, or the two outputs of a
+/// command, which were shown without labels while the command ran.
 fn is_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> bool {
     const LABELS: &str = "stdout:\n\n\nstderr:\n";
     let texts: Option<Vec<&str>> = content.iter().map(Content::as_text).collect();
@@ -115,13 +115,13 @@ fn is_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> b
     let Some(structured) = structured else { return false };
     let Some(stdout) = structured["stdout"].as_str() else { return false };
     let Some(stderr) = structured["stderr"].as_str() else { return false };
-    // A longer answer contains something else, such as the notice that the output was cut.
+    // A longer answer has other content, such as the notice that the output was truncated.
     let is_all = texts.concat().len() <= stdout.len() + stderr.len() + LABELS.len();
     is_all && shown.is_all_of(&[stdout, stderr])
 }
 
-/// Prints the parts in order: the text of the tool with a line end after it, and a description of
-/// other content. An answer of only bytes goes into a pipe or a file unchanged.
+/// Prints the parts in order. Text gets a line end, and other content is described. An answer of
+/// only bytes goes unchanged into a pipe or a file.
 fn print(out: &mut impl Write, content: &[Content], is_terminal: bool) -> io::Result<()> {
     if !is_terminal && let [Content { body: Body::Bytes(bytes), .. }] = content {
         out.write_all(bytes)?;
@@ -138,7 +138,7 @@ fn print(out: &mut impl Write, content: &[Content], is_terminal: bool) -> io::Re
             Body::Bytes(bytes) => describe(part, bytes.len()),
         };
         out.write_all(text.as_bytes())?;
-        // One line end separates parts, as in every front end. The text may have it already.
+        // One line end separates parts, as in every front end. A text may already end with it.
         is_line_ended = text.ends_with('\n');
     }
     if !is_line_ended {
@@ -152,8 +152,8 @@ fn describe(part: &Content, length: usize) -> String {
     format!("[{}, {length} bytes; --output FILE writes it to a file]", neutral_line(media_type))
 }
 
-/// Writes the answer to a file: its bytes, or its text if it has no bytes. Text next to bytes goes
-/// to stderr.
+/// Writes the answer to a file: its bytes, or its text if there are no bytes. If there are both,
+/// the text goes to stderr.
 fn write_to_file(path: &Path, content: &[Content]) -> Result<(), Error> {
     let mut binary_parts: Vec<&[u8]> = Vec::new();
     for part in content {
@@ -191,7 +191,8 @@ pub(crate) fn explain(failure: &Failure) -> String {
     let mut lines = Vec::new();
     match &failure.denial {
         Some(denial) => {
-            // The message begins with the rule, place and remedy, which get their own lines here.
+            // The message begins with the rule, place and remedy, which are printed on separate
+            // lines.
             let message = match failure.message.strip_prefix(&denial.to_string()) {
                 Some(after_denial) => {
                     let action = neutral_line(&denial.action);

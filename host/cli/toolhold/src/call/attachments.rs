@@ -1,4 +1,4 @@
-//! Reads the files of `--attach`, and refuses one that no argument names.
+//! Reads the files of `--attach`. Refuses a file that no argument names.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -11,7 +11,7 @@ use toolhold_core::{Body, Content};
 
 use crate::error::Error;
 
-/// Bytes of an attachment, which is held in memory and copied into the sandbox.
+/// The most bytes of an attachment. An attachment is in memory, and is copied into the sandbox.
 const MAX_ATTACHMENT: u64 = 64 * 1024 * 1024;
 
 /// Reads the files as attachments.
@@ -19,7 +19,7 @@ pub(super) fn read(files: &[PathBuf]) -> Result<Vec<Content>, Error> {
     files.iter().map(|file| attachment(file)).collect()
 }
 
-/// Checks that an argument names each attached file: a tool wouldn't see another one.
+/// Checks that an argument names each attached file, because a tool can't see other files.
 pub(super) fn all_are_named(files: &[PathBuf], arguments: &Value) -> Result<(), Error> {
     fn names(value: &Value, index: usize) -> bool {
         match value {
@@ -43,7 +43,7 @@ pub(super) fn all_are_named(files: &[PathBuf], arguments: &Value) -> Result<(), 
     Ok(())
 }
 
-/// Reads a file as an attachment, which is text if the file is UTF-8, and bytes otherwise.
+/// Reads a file as an attachment. A UTF-8 file becomes text, and any other file becomes bytes.
 fn attachment(path: &Path) -> Result<Content, Error> {
     let mut bytes = Vec::new();
     // Opening a FIFO would wait for a writer.

@@ -21,7 +21,7 @@ use crate::host;
 use crate::options::Options;
 use toolhold_terminal::{interrupt, live};
 
-/// Bytes of a session's name, which is in every record of a call.
+/// The most bytes of a session's name, which is in every record of a call.
 const MAX_SESSION: usize = 128;
 
 /// Runs the command.
@@ -62,7 +62,7 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
     answer::show(call, &answer, &shown)
 }
 
-/// Opens the session of the call: the named one, or else that of this user in this directory.
+/// Opens the named session. Without a name, opens the session of this user in this directory.
 pub(crate) fn session(name: Option<&str>, folders: &Folders) -> Result<Session, Error> {
     let user = rustix::process::geteuid().as_raw();
     let name = match name {

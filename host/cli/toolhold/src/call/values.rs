@@ -7,10 +7,10 @@ use toolhold_core::{Definition, Host};
 
 use crate::shown;
 
-/// Bytes of JSON on stdin: the host's limit, and room for spaces and line ends.
+/// The most bytes of JSON on stdin: the host's limit, with room for spaces and line ends.
 const MAX_STDIN: u64 = 4 * 1024 * 1024;
 
-/// Largest depth of references and alternatives: plugins write the schemas.
+/// The most nested references and alternatives, because plugins write the schemas.
 const MAX_DEPTH: usize = 16;
 
 /// Words or JSON that aren't the arguments of a tool.
@@ -90,9 +90,9 @@ fn stdin(attaches: bool) -> Result<String, ArgumentsError> {
     }
 }
 
-/// Parses `words`, each of the form `KEY=VALUE`, and converts the values to the types of the tool's
-/// schema. A key may be an alias of an argument. If the schema takes a string, a value stays a
-/// string even if it looks like another type.
+/// Parses `words` of the form `KEY=VALUE`. Converts each value to the type in the tool's schema. A
+/// key may be an alias of an argument. If the schema accepts a string, the value is always a
+/// string.
 fn from_words(definition: &Definition, words: &[String]) -> Result<Value, ArgumentsError> {
     let schema = &definition.input_schema;
     if let [word] = words
@@ -127,8 +127,9 @@ fn from_words(definition: &Definition, words: &[String]) -> Result<Value, Argume
     Ok(Value::Object(arguments))
 }
 
-/// Returns the argument that one word sets: the one that the tool takes without a name, or else
-/// the only required one. Returns `None` if the word is `KEY=VALUE` or an option.
+/// Returns the argument that a single word sets. This is the argument that the tool takes without a
+/// name, or else the only required argument. Returns `None` if the word is `KEY=VALUE` or an
+/// option.
 fn bare_argument<'d>(definition: &'d Definition, word: &str) -> Option<&'d str> {
     // The word is probably an option in the wrong place.
     if word.starts_with('-') {
@@ -157,7 +158,7 @@ fn is_name(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
 }
 
-/// Parses `text`, which is one JSON object, and converts no value.
+/// Parses `text` as one JSON object, without converting values.
 fn from_json(text: &str) -> Result<Value, ArgumentsError> {
     match serde_json::from_str(text) {
         Ok(object @ Value::Object(_)) => Ok(object),
@@ -273,7 +274,7 @@ impl<'a> AcceptedTypes<'a> {
         }
     }
 
-    /// Checks whether the schema names no type, so that every value is valid.
+    /// Checks whether the schema has no type, so that every value is valid.
     fn is_any(&self) -> bool {
         self.names().is_empty()
     }

@@ -1,4 +1,4 @@
-//! `toolhold config ceiling`: shows the ceilings in force, and signs one.
+//! `toolhold config ceiling`: shows the ceilings that apply, and signs a ceiling.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `toolhold config migrate`: the configuration of another agent as a `toolhold.toml`.
+//! `toolhold config migrate`: converts the configuration of another agent into a `toolhold.toml`.
 
 use std::io::Write;
 use std::path::Path;
@@ -58,7 +58,7 @@ pub(super) fn run(from: &Path, yes: bool, options: &Options) -> Result<Exit, Err
     Ok(Exit::Success)
 }
 
-/// Checks whether two paths lead to the same file, which exists.
+/// Checks whether two paths lead to the same existing file.
 fn is_same(one: &Path, other: &Path) -> bool {
     match (one.canonicalize(), other.canonicalize()) {
         (Ok(one), Ok(other)) => one == other,

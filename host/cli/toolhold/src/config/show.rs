@@ -1,4 +1,4 @@
-//! `toolhold config show`: the values in force and their sources.
+//! `toolhold config show`: shows the values that apply, and their sources.
 
 use std::io::Write;
 

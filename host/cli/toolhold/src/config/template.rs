@@ -1,4 +1,4 @@
-//! `toolhold config init`: a `toolhold.toml` with every key, all commented out.
+//! `toolhold config init`: writes a `toolhold.toml` in which every key is commented out.
 
 use std::fmt::Write as _;
 
@@ -54,8 +54,8 @@ pub(super) fn template() -> String {
     text
 }
 
-/// Returns the key's default, its example, or the default of a key with the same name in another
-/// table.
+/// Returns an example value for a key: its default, its example, or the default of a key with the
+/// same name in another table.
 fn value(key: &KeyDescription, tables: &[TableDescription]) -> Value {
     if let Some(value) = key.default.as_ref().or(key.example.as_ref()) {
         return value.clone();

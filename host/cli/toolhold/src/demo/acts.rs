@@ -6,7 +6,7 @@ use toolhold_core::{Failure, Outcome};
 
 use crate::demo::scene::{README, Scene};
 
-/// An act that did not go as it should.
+/// The reason why an act failed.
 #[derive(Debug, Error, PartialEq)]
 pub(crate) enum ActError {
     #[error("{}", reason(.0))]
@@ -31,7 +31,7 @@ pub(crate) enum ActError {
 
 /// One call and the check of its result.
 pub(crate) struct Act {
-    /// Its title.
+    /// The title of the act.
     pub(crate) title: &'static str,
     /// The tool that is called.
     pub(crate) tool: &'static str,
@@ -41,7 +41,7 @@ pub(crate) struct Act {
     pub(crate) judge: fn(&Scene, &Outcome) -> Result<String, ActError>,
 }
 
-/// Real tools on real files; the second one runs again after the attacks.
+/// The ordinary tasks: real tools on real files. The second task runs again after the attacks.
 pub(crate) const TASKS: &[Act] = &[
     Act {
         title: "write a file",
@@ -155,7 +155,7 @@ pub(crate) const ATTACKS: &[Act] = &[
         arguments: |_| json!({}),
         judge: |_, outcome| {
             let reason = failure_of(outcome)?;
-            // The sandbox has 64 MiB; Toolhold itself needs clearly less than the rest.
+            // The sandbox has 64 MiB. Toolhold itself needs much less than the rest of this limit.
             match peak_memory_mib() {
                 Some(mib) if mib > 512 => Err(ActError::Memory(mib)),
                 _ => Ok(reason),
@@ -171,7 +171,7 @@ pub(crate) const ATTACKS: &[Act] = &[
                 Ok(output) => json!(output).to_string().len(),
                 Err(failure) => json!(failure).to_string().len(),
             };
-            // The sandbox may answer with 1 MiB, which JSON's escapes make longer.
+            // The sandbox may answer with 1 MiB. Escapes in JSON make the answer longer.
             if kept > 4 << 20 {
                 Err(ActError::Flooded(kept))
             } else {
@@ -181,21 +181,21 @@ pub(crate) const ATTACKS: &[Act] = &[
     },
 ];
 
-/// The answer's text, if it is as expected.
+/// Returns the answer's text if `right` accepts it.
 fn answered(outcome: &Outcome, right: impl Fn(&str) -> bool) -> Result<String, ActError> {
     let output = outcome.as_ref().map_err(|failure| ActError::Failed(failure.clone().into()))?;
     let text = output.joined_text();
     if right(&text) { Ok(text) } else { Err(ActError::WrongAnswer(text)) }
 }
 
-/// The rule or the bound that stopped a call, which must have failed.
+/// Returns the rule or the limit that stopped a call. A successful call is an error.
 fn failure_of(outcome: &Outcome) -> Result<String, ActError> {
     let failure = outcome.as_ref().err().ok_or(ActError::Allowed)?;
     let rule = failure.denial.as_ref().map(|denial| &denial.rule);
     Ok(rule.or(failure.code.as_ref()).cloned().unwrap_or_else(|| reason(failure)))
 }
 
-/// Checks that no part or form of the answer holds the secret.
+/// Checks that no part of the answer contains the secret.
 fn nothing_leaked(scene: &Scene, outcome: &Outcome) -> Result<String, ActError> {
     let whole = match outcome {
         Ok(output) => format!("{output:?}"),

@@ -20,9 +20,8 @@ use toolhold_terminal::style::{BAD, FAINT, GOOD, STRONG};
 use crate::demo::acts::{ATTACKS, Act, ActError, TASKS};
 use crate::demo::scene::Scene;
 
-/// The configuration of the demo. It is stricter than the defaults, so that nobody waits long for
-/// an endless loop. The attacker gets what the built-in tools get: read and write access to the
-/// project.
+/// The configuration of the demo. The limits are stricter than the defaults, so that an endless
+/// loop ends soon. Like the built-in tools, the attacker can read and write the project.
 const CONFIGURATION: &str = "\
 [tools]
 call = 3
@@ -40,21 +39,22 @@ reload = \"trust\"
 allowed_paths = [\".\"]
 ";
 
-/// A call that runs longer wasn't stopped: the call's time, the grace for the answer, and as much
-/// again for a busy machine.
+/// The time after which a running call has failed to stop. It is the time limits of the call and
+/// its answer, twice as long for a busy machine.
 const STOPPED_WITHIN: Duration = Duration::from_secs(16);
 
 /// Bytes of an answer or a reason in the JSON, and of what went wrong.
 const SHOWN: usize = 160;
 
-/// Bytes of an answer or a reason behind its act. The whole line has at most 100 columns.
+/// The most bytes of an answer or a reason after the title of its act. The whole line has at most
+/// 100 columns.
 const SHOWN_BEHIND: usize = 40;
 
-/// Plays the demo, and tells of it on stdout. `as_json`: in one JSON object, at the end.
+/// Runs the demo, and reports on stdout. `as_json`: the report is one JSON object at the end.
 ///
 /// # Errors
 ///
-/// The scratch folder can't be written, or there is no host.
+/// Returns an error if the temporary folder can't be written, or if the host can't be built.
 pub(crate) async fn demo(as_json: bool) -> Result<Exit, CommandError> {
     let scene = Scene::new()?;
     let out: &mut dyn Write = if as_json { &mut io::sink() } else { &mut anstream::stdout() };

@@ -1,4 +1,4 @@
-//! The temporary folders and files of `toolhold demo`, among them the secret that no attack may
+//! The temporary folders and files of `toolhold demo`, including the secret that attacks must not
 //! reach.
 
 use std::fs;
@@ -13,15 +13,16 @@ use toolhold_core::config::Folders;
 /// The content of the project's readme.
 pub(crate) const README: &str = "# A project\n\nIt says hello.\n";
 
-/// The demo's folders: a granted project, and a folder beside it that no tool may reach. Removed
-/// when dropped.
+/// The demo's folders: a granted project, and a folder next to it that no tool may reach. They are
+/// removed when this value is dropped.
 pub(crate) struct Scene {
     root: tempfile::TempDir,
     /// The granted folder.
     pub(crate) project: PathBuf,
-    /// A file outside of it.
+    /// A file outside the granted folder.
     pub(crate) secret_file: PathBuf,
-    /// The content of that file; random each time, so that only a reader of the file can know it.
+    /// The content of the secret file. It is random each time, so only a reader of the file can
+    /// know it.
     pub(crate) secret: String,
 }
 
@@ -30,7 +31,7 @@ impl Scene {
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the temporary folder can't be written.
+    /// Returns [`HostError::Io`] if the temporary folder can't be written.
     pub(crate) fn new() -> Result<Self, HostError> {
         let root = tempfile::Builder::new()
             .prefix("toolhold-demo-")
@@ -50,7 +51,7 @@ impl Scene {
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the temporary folder is full.
+    /// Returns [`HostError::Io`] if the temporary folder is full.
     pub(crate) fn configure(&self, name: &str, content: &[u8]) -> Result<(), HostError> {
         let folder = self.folders().config;
         let path = folder.join(name);
@@ -69,8 +70,8 @@ impl Scene {
         text.replace(&project, "").replace(&beside, "../")
     }
 
-    /// Toolhold's own folders for the demo: it reads nothing of the user's and leaves nothing
-    /// behind.
+    /// Returns Toolhold's own folders for the demo. The demo doesn't read the user's folders, and
+    /// its own folders are removed.
     pub(crate) fn folders(&self) -> Folders {
         Folders::inside(&self.root.path().join("toolhold"))
     }

@@ -1,5 +1,5 @@
-//! `toolhold doctor`: prints the findings about this machine and the configuration, and the exit
-//! code that follows.
+//! `toolhold doctor`: prints the findings about this machine and the configuration, and sets the
+//! exit code.
 
 use std::io::{self, Write};
 
@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit
         helper: None,
     };
     let mut report = host::block_on(async { Ok(examination.run().await) })?;
-    // If the configuration has errors, the report contains them already.
+    // The report already contains errors of the configuration.
     if let Ok(folders) = Folders::from_environment()
         && let Ok(loaded) = config::load(&folders, &options.inputs()?)
     {
@@ -48,7 +48,7 @@ fn object(report: &Report) -> serde_json::Value {
     json!({ "ok": failures == 0, "summary": { "ok": good, "warnings": warnings, "failures": failures }, "findings": report.findings })
 }
 
-/// Columns before the name of a finding and after it.
+/// The columns before and after the name of a finding.
 const AROUND_NAME: usize = 13;
 
 /// The most columns of a name that others are aligned with.

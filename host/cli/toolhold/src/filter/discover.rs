@@ -1,4 +1,4 @@
-//! `toolhold filter discover`: finds the commands for which a rule would pay.
+//! `toolhold filter discover`: finds the commands for which a new rule would be useful.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -17,7 +17,8 @@ use crate::style::FAINT;
 /// Commands that are shown.
 const SHOWN: usize = 20;
 
-/// Commands that are counted separately. Others are left out, since the audit may have any number.
+/// The most commands that are counted separately. Others are left out, because the audit log may
+/// have any number of commands.
 const MAX_COMMANDS: usize = 10_000;
 
 /// Characters of a command in the table.
@@ -64,7 +65,7 @@ pub(super) fn run(host: &Host, as_json: bool) -> Result<Exit, Error> {
 
 /// The outputs of a command in the audit log.
 struct Outputs {
-    /// Whether a rule matches them.
+    /// Whether a rule matches the outputs.
     is_known: bool,
     calls: u64,
     bytes: u64,
@@ -111,7 +112,7 @@ fn rule_for(command: &str) -> String {
     )
 }
 
-/// Returns the program, and its subcommand if it has one.
+/// Returns the name of the program, followed by its subcommand if there is one.
 fn first_words(command: &str) -> String {
     let mut words = command.split(' ');
     let program = words.next().unwrap_or_default();

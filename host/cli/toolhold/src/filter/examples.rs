@@ -1,4 +1,5 @@
-//! `toolhold filter test`: runs the examples of rules, each an output with its expected result.
+//! `toolhold filter test`: runs the examples of rules. An example is an output with its expected
+//! result.
 
 use std::io::{self, Write};
 
@@ -26,11 +27,11 @@ struct Example {
     exit: i32,
     /// The input.
     input: String,
-    /// The expected output. Absent: not checked.
+    /// The expected output. `None`: the output isn't checked.
     output: Option<String>,
-    /// Text that the output must hold.
+    /// Strings that the output must contain.
     contains: Vec<String>,
-    /// Text that the output must not hold.
+    /// Strings that the output must not contain.
     lacks: Vec<String>,
 }
 
@@ -120,7 +121,7 @@ impl Counts {
     }
 }
 
-/// An example whose result isn't the expected one.
+/// An example with an unexpected result.
 #[derive(Debug, thiserror::Error)]
 enum ExampleError {
     #[error("{}", .0.message)]

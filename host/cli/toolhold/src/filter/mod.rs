@@ -169,7 +169,7 @@ fn unusable(host: &Host, name: &str, message: &str) -> Error {
     Error::Usage(format!("the filter `{}`: {message}{hint}", neutral_line(name)))
 }
 
-/// Shows a filtered output. `unchanged` is the message if no filter changed it.
+/// Shows a filtered output. `unchanged`: the message if no filter changed the output.
 fn show(
     before: &str,
     after: &str,

@@ -11,7 +11,7 @@ use crate::exit::Exit;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &CompletionsArguments) -> Result<Exit, Error> {
-    // Not directly to stdout: the generator panics if the reader is gone.
+    // The generator panics if stdout is closed, so it writes into memory first.
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Arguments::command(), NAME, &mut script);
     std::io::stdout().lock().write_all(&script)?;

@@ -31,7 +31,8 @@ pub(crate) fn run(arguments: &ManArguments) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Writes a page for each command: `toolhold.1`, `toolhold-call.1`, `toolhold-config-show.1`, …
+/// Writes a page for each command: `toolhold.1`, `toolhold-call.1`, `toolhold-config-show.1` and so
+/// on.
 fn write_all(command: &Command, directory: &Path) -> io::Result<()> {
     fs::write(directory.join(format!("{}.1", full_name(command))), page(command)?)?;
     for subcommand in command.get_subcommands() {
@@ -59,8 +60,8 @@ fn full_name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// The commands with their full names. `toolhold help` has no page of its own: `toolhold help
-/// COMMAND` shows a short page.
+/// Returns the commands with their full names. `toolhold help` has no page, because `toolhold help
+/// COMMAND` shows a short page itself.
 fn root() -> Command {
     let mut root = Arguments::command().disable_help_subcommand(true);
     root.build();

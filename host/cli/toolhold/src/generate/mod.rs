@@ -1,4 +1,4 @@
-//! `toolhold generate`: makes files from the definition of the command line.
+//! `toolhold generate`: generates files from the definition of the command line.
 
 pub(crate) mod completions;
 pub(crate) mod man;

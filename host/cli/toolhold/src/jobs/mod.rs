@@ -1,4 +1,4 @@
-//! `toolhold jobs`: lists and stops the commands in the background of running hosts.
+//! `toolhold jobs`: lists and stops the background commands of running hosts.
 
 use std::io::Write;
 

@@ -1,5 +1,5 @@
-//! `toolhold mcp login` and `toolhold mcp logout`: gets the tokens of an upstream server, and
-//! forgets them.
+//! `toolhold mcp login` and `toolhold mcp logout`: gets and removes the tokens of an upstream
+//! server.
 
 use std::io::Write;
 

@@ -15,19 +15,19 @@ use toolhold_terminal::error::CommandError;
 /// Most characters of an entry.
 pub(crate) const MAX_CONTENT: usize = 4096;
 
-/// The time for one operation on the file.
+/// The time limit of one operation on the file.
 const TIME: Duration = Duration::from_secs(60);
 
 /// Entries that are read at once.
 const BATCH: usize = 100;
 
-/// Entries with one key that an error names.
+/// The most entries with the same key that an error names.
 const SHOWN: usize = 5;
 
 /// The file of the memory.
 pub(crate) struct Entries(DocumentIndex);
 
-/// An entry with its origin, which the plugin wrote.
+/// An entry with its origin. The plugin wrote the origin.
 #[derive(Debug)]
 pub(crate) struct MemoryEntry {
     /// The key of the document: the scope, the owner, and the entry's key.
@@ -120,7 +120,7 @@ impl Entries {
         }
     }
 
-    /// Returns the IDs with a key, or some of them if there are many.
+    /// Returns the IDs with a key. If there are many, returns some of them.
     fn ids_with_key(&self, key: &str, prefix: &str) -> Result<Vec<String>, CommandError> {
         let mut ids = Vec::new();
         let mut cursor: Option<String> = None;
@@ -164,7 +164,7 @@ fn key_of(id: &str) -> &str {
 impl MemoryEntry {
     fn from_document(document: Document) -> Self {
         let Document { key, text, tags, data, vector: _ } = document;
-        // An unreadable origin says nothing, so the entry is untrusted.
+        // An unreadable origin proves nothing, so the entry is untrusted.
         let origin: Map<String, Value> = serde_json::from_slice(&data).unwrap_or_default();
         let mut entry = Self { id: key, content: text, tags, origin };
         if entry.is_keyed()
@@ -175,8 +175,8 @@ impl MemoryEntry {
         entry
     }
 
-    /// Checks whether the plugin has put the key before the content, so that the key's words are
-    /// found.
+    /// Checks whether the plugin has put the key before the content. The search then also finds the
+    /// key's words.
     fn is_keyed(&self) -> bool {
         self.origin.get("keyed") == Some(&Value::Bool(true))
     }
@@ -189,7 +189,7 @@ impl MemoryEntry {
         self.id.split('/').next().unwrap_or_default()
     }
 
-    /// Returns the opaque name of the entry's project, or `None` if it belongs to no project.
+    /// Returns the opaque name of the entry's project, or `None` if the entry has no project.
     pub(crate) fn project(&self) -> Option<&str> {
         self.id.strip_prefix("project/")?.split('/').nth(1)
     }
@@ -217,8 +217,8 @@ impl MemoryEntry {
         self.time().to_string().chars().take(10).collect()
     }
 
-    /// Returns a hash that tells the content from any other. The hash has 128 bits, because two
-    /// texts with the same 64 bits are found in minutes.
+    /// Returns a hash of the content. It has 128 bits, because two texts with the same 64 bits can
+    /// be found in minutes.
     pub(crate) fn hash(&self) -> String {
         let digest = Sha256::digest(&self.content);
         digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
@@ -241,7 +241,8 @@ impl MemoryEntry {
         neutral_json(toolhold_redaction::json(value, Keys::Text))
     }
 
-    /// Makes the document after a person has trusted it, and perhaps changed its text.
+    /// Makes the document after a person has trusted the entry. `text`: the new text, if the person
+    /// changed it.
     pub(crate) fn edited(mut self, text: Option<String>) -> Document {
         self.origin.insert("untrusted".to_owned(), false.into());
         // The plugin makes the vector again.
@@ -249,11 +250,11 @@ impl MemoryEntry {
         if let Some(text) = text {
             self.content = text;
             self.origin.insert("front_end".to_owned(), "toolhold memory edit".into());
-            // The call and its agent wrote the other text.
+            // The call and its agent belong to the old text.
             self.origin.insert("call".to_owned(), "".into());
             self.origin.remove("agent");
             self.origin.insert("time".to_owned(), Timestamp::now().as_second().into());
-            // The plugin finds the same content by that tag.
+            // The plugin uses this tag to find equal content.
             self.tags.retain(|tag| !tag.starts_with("content:"));
         }
         let text = if self.is_keyed() {

@@ -1,5 +1,5 @@
-//! `toolhold memory`: searches, shows, edits, exports and deletes what the built-in memory keeps.
-//! It reads the same file as the tools, with the same code, so it works while hosts run.
+//! `toolhold memory`: searches, shows, edits, exports and deletes entries of the built-in memory.
+//! The command uses the same file and the same code as the tools, so it also works while hosts run.
 
 pub(crate) mod command;
 mod entries;
@@ -22,11 +22,12 @@ use entries::{Entries, MemoryEntry};
 
 use crate::arguments::memory::{EntryScope, MemoryCommand};
 
-/// Runs the command. Blocks. `directory` is the working directory.
+/// Runs the command in the working `directory`. Blocks.
 ///
 /// # Errors
 ///
-/// There is no such entry, the entries can't be read or written, or nobody agreed to delete them.
+/// Returns an error if the entry doesn't exist, if the entries can't be read or written, or if the
+/// person doesn't confirm a deletion.
 pub(crate) fn run(
     command: &MemoryCommand,
     config: &Config,
@@ -185,7 +186,8 @@ fn edit(
     Ok(Exit::Success)
 }
 
-/// Checks that the person has seen the text that becomes trusted: a session may have changed it.
+/// Checks that the person has seen the text that becomes trusted, because a session may have
+/// changed the text.
 fn check_seen(entry: &MemoryEntry, hash: &str) -> Result<(), CommandError> {
     let show = format!("toolhold memory show {}", neutral_line(&entry.id));
     if hash == entry.hash() {

@@ -1,4 +1,5 @@
-//! `toolhold plugin approve`: shows a component, asks, and approves exactly what was shown.
+//! `toolhold plugin approve`: shows a component, asks the person, and approves exactly this
+//! component.
 
 use std::io::Write;
 
@@ -43,7 +44,7 @@ pub(super) fn approve(
         writeln!(out, "{name} {} is approved already.", neutral_line(&info.manifest.version))?;
         return Ok(Exit::Success);
     }
-    // Inspecting uses up a candidate, so the component is opened again for it.
+    // Inspecting consumes a candidate, so the component is opened again.
     let inspected = setting.inspect(setting.candidate(name)?)?;
     if inspected.info.digest != info.digest {
         return Err(Error::Usage(
@@ -80,7 +81,7 @@ pub(super) fn approve(
     Ok(Exit::Success)
 }
 
-/// Makes the running hosts load what is approved now, and says which of them serve it.
+/// Makes the running hosts load the approved component, and reports which hosts use it.
 pub(super) fn tell_hosts(
     out: &mut impl Write,
     folders: &Folders,

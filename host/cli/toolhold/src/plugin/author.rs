@@ -1,5 +1,5 @@
-//! Starts `toolhold plugin new`, `build`, `dev`, `test`, `pack` and `wit`, for authors. They grant
-//! nothing.
+//! Starts the subcommands for plugin authors: `toolhold plugin new`, `build`, `dev`, `test`, `pack`
+//! and `wit`. These grant nothing.
 
 use std::io::Write;
 use std::path::Path;

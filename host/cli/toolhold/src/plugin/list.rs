@@ -15,7 +15,8 @@ use crate::options::Options;
 use crate::shown;
 use crate::style::{BAD, FAINT, GOOD, STRONG};
 
-/// Lists the plugins of every running host. Without a running host, lists the plugins of a new one.
+/// Lists the plugins of all running hosts. If no host runs, lists the plugins that a new host would
+/// load.
 pub(super) fn list(as_json: bool, options: &Options) -> Result<Exit, Error> {
     let hosts = ask_hosts(&Folders::from_environment()?, Ask::Plugins)?;
     if !hosts.is_empty() {
@@ -81,7 +82,7 @@ fn table(out: &mut impl Write, plugins: &[PluginState]) -> std::io::Result<()> {
     writeln!(out, "{FAINT}{}{FAINT:#}", line(&HEADS.map(str::to_owned), widths))?;
     for (row, plugin) in rows.iter().zip(plugins) {
         let style = if plugin.digest.is_some() { GOOD } else { BAD };
-        // The colour comes after the padding, since it has no width.
+        // The colour is added after the padding, because it has no width.
         let state = plugin.word();
         let coloured = format!("{style}{state}{style:#}");
         writeln!(out, "{}", line(row, widths).replacen(state, &coloured, 1))?;

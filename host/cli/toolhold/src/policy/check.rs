@@ -1,4 +1,4 @@
-//! `toolhold policy check`: what would happen to a call.
+//! `toolhold policy check`: shows how the policy would decide on a call.
 
 use std::fmt::Write as _;
 use std::io::Write;

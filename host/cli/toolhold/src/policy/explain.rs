@@ -1,4 +1,5 @@
-//! `toolhold policy explain`: what happened to a call, and by which rule, from the audit.
+//! `toolhold policy explain`: shows from the audit log what happened to a call, and which rule
+//! decided.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -16,7 +17,7 @@ use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 pub(super) fn run(id: &str, json: bool) -> Result<Exit, Error> {
     let trail = Trail::open(&Folders::from_environment()?)?;
     let records = trail.of_call(id)?;
-    // The outcome has the most fields; an interrupted call has only an intent.
+    // The outcome has the most fields. An interrupted call has only an intent.
     let outcome = records.iter().rfind(|record| record["kind"] == json!("outcome"));
     let Some(last) = outcome.or(records.last()) else {
         let id = neutral_line(id);
@@ -84,7 +85,7 @@ fn text(record: &Value, records: &[Value]) -> String {
     text
 }
 
-/// Describes the answer of a person. Returns `None` if no person decided.
+/// Describes a person's decision. Returns `None` if no person decided.
 fn approval(record: &Value, records: &[Value]) -> Option<String> {
     for record in records.iter().rev() {
         if let Some(answer) = field(record, "answer")

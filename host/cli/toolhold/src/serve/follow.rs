@@ -1,4 +1,4 @@
-//! Follows the configuration while a server runs: a changed file applies to the next call, and a
+//! Reloads the configuration while a server runs. A changed file applies to the next call. A
 //! changed ceiling with errors stops all calls.
 
 use std::io::Write;
@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::style::{self, FAINT};
 use crate::tasks::command::ServedTasks;
 
-/// Delay before a wrong file is read again: it may be half written.
+/// The delay before an invalid file is read again, because it may be only partly written.
 const AGAIN: Duration = Duration::from_millis(300);
 
 /// The longest wait for the plugins of a new host.
@@ -42,19 +42,18 @@ pub(super) struct Follower {
     /// The configuration of the present host.
     pub(super) loaded: Config,
     pub(super) live: Arc<LiveHost>,
-    /// Whether the client may be told what is wrong with the operator's file.
+    /// Whether the client may see errors in the operator's file.
     pub(super) tells_client: bool,
 }
 
 impl ConfigChanges {
-    /// Starts to watch the files. The caller loads the configuration afterwards, so that no change
-    /// is missed.
+    /// Starts watching the files. Load the configuration afterwards, so that no change is missed.
     pub(super) fn watch(options: &Options, folders: &Folders) -> Result<Self, Error> {
         let inputs = options.inputs()?;
         let watch = ConfigWatch::new(folders, &inputs)?;
         let ceilings = CeilingFiles::read(&inputs);
         let (sender, changes) = tokio::sync::mpsc::channel(1);
-        // The thread lives as long as the process: a server does nothing after it has served.
+        // The thread runs until the process ends, because a server has no other work after serving.
         std::thread::Builder::new()
             .name("toolhold-config".to_owned())
             .spawn(move || send_changes(watch, &sender))
@@ -73,8 +72,8 @@ fn send_changes(mut watch: ConfigWatch, sender: &Sender<()>) {
 }
 
 impl Follower {
-    /// Replaces the host with a new one whenever the configuration changes. An invalid file changes
-    /// nothing, except that an invalid ceiling stops all calls.
+    /// Replaces the host with a new host when the configuration changes. An invalid file is
+    /// ignored, except that an invalid ceiling stops all calls.
     pub(super) async fn follow(
         mut self,
         mut changes: ConfigChanges,
@@ -126,7 +125,7 @@ impl Follower {
         }
     }
 
-    /// Puts a new host and its configuration in the place of the present ones.
+    /// Replaces the current host and its configuration.
     async fn replace_host(&mut self, host: Arc<Host>, loaded: Config) {
         let unchangeable = self.changes_after_restart(&loaded);
         self.loaded = loaded;
@@ -170,7 +169,8 @@ impl Follower {
         let mut prepared = prepare(self.folders.clone(), loaded.clone())?;
         prepared.builder = prepared.builder.replaces(&self.live.current());
         let host = prepared.build().await?;
-        // Until then, the present host answers. A slow plugin must not delay a new rule.
+        // The current host answers until the new host is ready. A slow plugin must not delay a new
+        // rule.
         let _ = timeout(MAX_LOADING, host.ready()).await;
         Ok((host, loaded))
     }
@@ -200,7 +200,7 @@ fn warn(message: &str) {
     let _ = style::warn(message);
 }
 
-/// Drops a host once its last call has ended, on a thread that may block.
+/// Drops a host after its last call, on a thread that may block.
 fn retire(host: Arc<Host>) {
     tokio::spawn(async move {
         while Arc::strong_count(&host) > 1 {

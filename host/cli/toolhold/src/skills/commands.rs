@@ -22,7 +22,7 @@ use crate::arguments::skills::SkillsCommand;
 ///
 /// # Errors
 ///
-/// There is no such skill, or the list of trusted skills can't be read.
+/// Returns an error if the skill doesn't exist, or if the list of trusted skills can't be read.
 pub(crate) fn run(
     command: &SkillsCommand,
     config: &Config,
@@ -108,7 +108,8 @@ fn find_skill<'s>(skills: &'s Skills, name: &str) -> Result<&'s Skill, CommandEr
     })
 }
 
-/// Returns the folders to check: that of a named skill, those below a path, or those of all skills.
+/// Returns the folders to check: the folder of a named skill, the folders below a path, or the
+/// folders of all skills.
 fn folders_to_check(skills: &Skills, skill: Option<&str>) -> Result<Vec<PathBuf>, CommandError> {
     let Some(skill) = skill else {
         let all = skills.usable.iter().chain(&skills.untrusted);
@@ -164,7 +165,7 @@ fn check_all(skills: &Skills, skill: Option<&str>, as_json: bool) -> Result<Exit
         };
         checked.push((path, findings));
     }
-    // A check of one skill isn't about skills that were left out.
+    // Skills that were left out matter only if all skills are checked.
     let left_out = if skill.is_none() { &skills.left_out[..] } else { &[] };
 
     let mut out = anstream::stdout().lock();

@@ -1,4 +1,4 @@
-//! Says on stderr which skills of the project a model doesn't get.
+//! Prints on stderr which skills of the project aren't available to models.
 
 use toolhold_core::text::counted;
 use toolhold_skills::OfferedSkills;
@@ -7,12 +7,12 @@ use toolhold_terminal::style::note;
 /// Skills that a notice names.
 const MAX_NAMED: usize = 4;
 
-/// Prints a note on stderr about the project's skills that nobody trusts, and about skills that
-/// were left out.
+/// Prints a note on stderr about the project's untrusted skills, and about skills that were left
+/// out.
 ///
 /// # Errors
 ///
-/// The note can't be written.
+/// Returns an error if the note can't be written.
 pub(crate) fn print_notices(skills: &OfferedSkills) -> std::io::Result<()> {
     let names: Vec<&str> =
         skills.skills.untrusted.iter().map(|skill| skill.name.as_str()).collect();

@@ -1,5 +1,4 @@
-//! Shows a skill of a project with all its files, and trusts exactly what was shown if the person
-//! confirms it.
+//! Shows a project's skill with all its files. If the person confirms, trusts exactly these files.
 
 use std::io::Write;
 
@@ -12,12 +11,13 @@ use toolhold_terminal::style::warn;
 use toolhold_skills::folder::{Owners, SkillFolder};
 use toolhold_skills::skill::{Skill, SkillError, SkillOrigin, read_whole};
 
-/// Shows a skill of a project with all its files, and trusts the skill if `confirm` returns `true`.
-/// A later change of a file ends the trust. Blocks.
+/// Shows a project's skill with all its files, and trusts the skill if `confirm` returns `true`. A
+/// later change of a file ends the trust. Blocks.
 ///
 /// # Errors
 ///
-/// The errors of `confirm`, or the list of trusted folders can't be written.
+/// Returns the errors of `confirm`. Also returns an error if the list of trusted folders can't be
+/// written.
 pub(crate) fn trust_skill(
     skill: &Skill,
     folders: &Folders,

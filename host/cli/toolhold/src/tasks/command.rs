@@ -1,5 +1,5 @@
-//! Starts and ends running tasks: in `toolhold tasks daemon`, and in a server as long as its
-//! configuration enables tasks. Also starts `toolhold tasks`.
+//! Runs scheduled tasks in `toolhold tasks daemon`, and in a server while its configuration enables
+//! tasks. Also starts the subcommands of `toolhold tasks`.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,7 +65,7 @@ fn say(text: &str) {
     drop(writeln!(anstream::stderr(), "{text}"));
 }
 
-/// Runs tasks while a server lives, if its configuration enables that.
+/// Runs tasks while a server runs, if the server's configuration enables tasks.
 pub(crate) struct ServedTasks {
     options: Options,
     folders: Folders,
@@ -108,7 +108,7 @@ impl ServedTasks {
     }
 }
 
-/// Starts running tasks in this process, unless another one does.
+/// Starts running tasks in this process, unless another process runs them.
 fn start(
     options: &Options,
     folders: &Folders,

@@ -1,4 +1,4 @@
-//! `toolhold tasks`: the tasks of the user, for people.
+//! `toolhold tasks`: shows and changes the user's tasks.
 
 use std::io::Write;
 
@@ -20,14 +20,14 @@ use crate::arguments::tasks::TasksCommand;
 /// Characters of an output, a prompt and of arguments that are shown.
 const SHOWN: usize = 500;
 
-/// The number of missed runs from which on there may be more, because counting stops.
+/// The least number of missed runs that may be larger, because counting stops here.
 const MAX_COUNTED: u32 = MAX_MISSED as u32 - 1;
 
-/// Runs the command. Blocks. `enabled` tells whether the configuration lets tasks run.
+/// Runs the command. `enabled`: whether the configuration enables tasks. Blocks.
 ///
 /// # Errors
 ///
-/// There is no such task, or the tasks can't be read or changed.
+/// Returns an error if the task doesn't exist, or if the tasks can't be read or changed.
 pub(crate) fn tasks(
     command: &TasksCommand,
     folders: &Folders,
@@ -117,8 +117,8 @@ fn say_if_no_runner(schedule: &Schedule, out: &mut impl Write) -> Result<(), Com
     Ok(())
 }
 
-/// Returns the task with a name or a number. A name may be ambiguous: tasks of other plugins or
-/// other directories can have it too.
+/// Returns the task with a name or a number. A name may be ambiguous, because tasks of other
+/// plugins or other directories can have the same name.
 fn find<'t>(all: &'t [Listed], word: &str) -> Result<&'t Listed, CommandError> {
     let named: Vec<&Listed> = all.iter().filter(|task| task.state.order.name == word).collect();
     let shown = neutral_line(cut(word, 100));
@@ -185,7 +185,7 @@ fn describe_times(task: &Listed) -> String {
     let TaskState { order, next, paused, .. } = &task.state;
     let shown = match &*order.kind {
         "every" => format!("every {} s", order.when),
-        // The next run, which is shown too, is the only one.
+        // The next run is shown too, and there is no other run.
         "once" if next.is_some() && !paused => {
             format!("once ({})", zone_name(order.zone.as_deref()))
         }

@@ -1,4 +1,4 @@
-//! Runs tasks when they are due, and the commands for them: `toolhold tasks daemon` and
+//! Runs tasks when they are due. Also contains the commands for tasks: `toolhold tasks daemon` and
 //! `toolhold tasks`.
 
 pub(crate) mod command;

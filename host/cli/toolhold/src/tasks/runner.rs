@@ -1,4 +1,4 @@
-//! The loop that runs tasks: one for all processes of a user.
+//! The loop that runs tasks. A user has one such loop for all processes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,17 +10,17 @@ use toolhold_core::text::counted;
 use toolhold_core::{CancellationToken, HostError};
 use toolhold_schedule::{ClaimedRun, INTERRUPTED, RunEnd, RunResult, Schedule, ScheduleError};
 
-/// The longest wait for runs that were told to end.
+/// The longest wait for runs that are being ended.
 const LAST_RUNS: Duration = Duration::from_secs(10);
 
-/// The wait after a failure, such as a full disk, before the loop tries again.
+/// The delay before the loop tries again after a failure, such as a full disk.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// Makes the run of a task. Blocks until the run ends; the token ends the run early.
+/// Makes the run of a task. Blocks until the run ends. The token ends the run early.
 pub(crate) type RunTask = Arc<dyn Fn(&ClaimedRun, CancellationToken) -> RunResult + Send + Sync>;
 
-/// Runs the tasks of a user, unless another process does. If that process dies, this process takes
-/// over. Dropping the runner ends the runs, and waits some seconds for them.
+/// Runs the tasks of a user, unless another process runs them. If the other process dies, this
+/// process takes over. Dropping the runner ends the runs, and waits some seconds for them.
 pub(crate) struct TaskRunner {
     shared: Arc<Shared>,
 }
@@ -45,13 +45,13 @@ struct RunningTask {
 }
 
 impl TaskRunner {
-    /// Starts the loop on a thread of its own. At most `max_running` tasks run at the same time.
-    /// `on_start` is called when this process starts to run the tasks: at once, or when the process
-    /// that runs them ends.
+    /// Starts the loop on a separate thread. At most `max_running` tasks run at the same time.
+    /// `on_start` is called when this process starts to run tasks. It may have to wait until
+    /// another process stops running them.
     ///
     /// # Errors
     ///
-    /// The thread can't be started.
+    /// Returns an error if the thread can't be started.
     pub(crate) fn start(
         schedule: Schedule,
         max_running: usize,
@@ -82,7 +82,7 @@ impl Drop for TaskRunner {
         // The alarm wakes the loop, which ends. Then another process can run the tasks.
         self.shared.schedule.ring();
         let running = self.shared.running();
-        // A run that hasn't ended by then is recorded as interrupted.
+        // A run that is still running after this wait is recorded as interrupted.
         drop(self.shared.run_ended.wait_timeout_while(running, LAST_RUNS, |runs| !runs.is_empty()));
     }
 }

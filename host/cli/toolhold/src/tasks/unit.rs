@@ -1,4 +1,4 @@
-//! `toolhold tasks daemon`: its arguments, and its unit for systemd.
+//! `toolhold tasks daemon`: its arguments and its systemd unit.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -16,16 +16,17 @@ use crate::arguments::tasks::DaemonArguments;
 /// The name of the unit.
 const UNIT: &str = "toolhold.service";
 
-/// The variable that names a ceiling. Without it, tasks would be allowed more.
+/// The variable that names a ceiling. Without this ceiling, tasks would have fewer limits.
 const CEILING: &str = "TOOLHOLD_CEILING";
 
-/// Prints, installs or removes the unit, as the arguments say. Returns `None` if there are no such
-/// arguments, so that the daemon has to run. `config` and `settings` are the values of `--config`
-/// and `--set`, which the unit gets too.
+/// Prints, installs or removes the unit, depending on the arguments. Returns `None` if the
+/// arguments request none of these, so the daemon must run. `config` and `settings`: the values of
+/// `--config` and `--set`, which are also written into the unit.
 ///
 /// # Errors
 ///
-/// The unit can't be written or removed, or can't have what it needs.
+/// Returns an error if the unit can't be written or removed, or if a needed value can't be part of
+/// a unit.
 pub(crate) fn manage_unit(
     arguments: &DaemonArguments,
     folders: &Folders,
@@ -88,8 +89,8 @@ fn unit_folder(folders: &Folders) -> Result<PathBuf, CommandError> {
     Ok(home.join(".config/systemd/user"))
 }
 
-/// Returns the unit of this program with this configuration. The unit names Toolhold's folders if
-/// variables set them: in other folders, the daemon would run other tasks.
+/// Returns the unit of this program with this configuration. If variables set Toolhold's folders,
+/// the unit names these folders. With other folders, the daemon would run other tasks.
 fn unit(
     folders: &Folders,
     config: Option<&Path>,

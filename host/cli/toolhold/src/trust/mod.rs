@@ -1,5 +1,5 @@
-//! `toolhold trust`: whether the working directory's `toolhold.toml` may widen what the user's own
-//! configuration grants, and whether its skills count.
+//! `toolhold trust`: decides whether the working directory's `toolhold.toml` may extend the grants
+//! of the user's configuration, and whether the directory's skills may be used.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, Write};
@@ -36,8 +36,8 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     let directory = directory
         .canonicalize()
         .map_err(HostError::io(format!("opening {}", directory.display())))?;
-    // Only files matter here. A grant by a variable or an option of this command would hide the same
-    // grant of the project's file, which then applies later.
+    // Only files are read. If a variable or an option made the same grant as the project's file,
+    // the project's grant would be hidden here, but it would apply later.
     let inputs = Inputs {
         file: options.config.clone(),
         working_directory: Some(directory.clone()),
@@ -108,7 +108,7 @@ fn trust_project(
     Ok(Exit::Success)
 }
 
-/// Shows the rules for filters of a project, and trusts them if the person confirms it.
+/// Shows the filter rules of a project, and trusts the rules if the person confirms.
 fn trust_rules(
     rules: &ProjectFilterRules,
     arguments: &TrustArguments,
@@ -164,8 +164,8 @@ fn ask_for_trust<R: BufRead, W: Write>(
     dialogue.yes_or_no(question, false)
 }
 
-/// Describes everything that the file would widen. Nothing is left out, so that the person has seen
-/// all of it.
+/// Describes all grants that the file would add. The list is complete, because the person trusts
+/// all of them.
 fn describe(project: &Project) -> String {
     let mut text = format!(
         "{} asks for more than your own configuration grants:\n",
@@ -199,7 +199,7 @@ fn list(folders: &Folders) -> Result<Exit, Error> {
 }
 
 fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
-    // A removed file has no real path, but its path in the list can be forgotten.
+    // A removed file has no real path, but its path can still be removed from the list.
     let directory = directory
         .canonicalize()
         .or_else(|_| std::path::absolute(directory))
@@ -211,7 +211,7 @@ fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
         vec![directory.join("toolhold.toml"), directory.join("filters.toml")]
     };
     paths.extend(trusted_skills(&directory, folders)?);
-    // The path may be that of a file or of a skill's folder.
+    // The path may belong to a file or to a skill's folder.
     paths.push(directory.clone());
     let mut out = anstream::stdout();
     let mut is_forgotten = false;

@@ -33,7 +33,7 @@ const SHOWN_LINES: usize = 60;
 /// Runs the command.
 pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
-    // The call may have changed the working directory and a `toolhold.toml` in it.
+    // The call may have changed the working directory and its `toolhold.toml`.
     let inputs = Inputs { working_directory: None, ..options.inputs()? };
     let config = config::load(&folders, &inputs).map_err(HostError::from)?;
     let store = undo::store(&config, &folders);
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &UndoArguments, options: &Options) -> Result<Exit, 
         match undo_call(entry, arguments, &store, &config, &folders) {
             Ok(Some(changes)) => undone.push(json!({ "call": entry.call, "paths": changes })),
             Ok(None) => return Ok(Exit::Denied),
-            // The other calls may still be undone.
+            // If one call fails, the other calls may still be undone.
             Err(Error::Usage(message)) => errors.push(message),
             Err(error) => return Err(error),
         }
@@ -212,7 +212,7 @@ fn describe_change(change: &UndoChange) -> String {
     text + &difference(change.texts.as_ref())
 }
 
-/// Describes a path that stays as it is, with both versions.
+/// Describes a path that isn't restored, with both versions.
 fn describe_conflict(conflict: &UndoConflict) -> String {
     let reason = neutral_line(&conflict.why);
     let text = format!("  {}: not restored: {reason}\n", shown::path(&conflict.path));

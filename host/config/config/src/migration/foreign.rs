@@ -1,10 +1,10 @@
-//! The keys of the agents Zeph and ZeroClaw, which people who come from there write, and the keys
-//! of Toolhold in the place of each.
+//! The keys of the agents Zeph and ZeroClaw, which their users may write. Each has the key of
+//! Toolhold that replaces it.
 
 /// The replacement of a foreign key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Instead {
-    /// Another key, and a line that sets it. `Form` says how the value changes.
+    /// Another key, and a line that sets it. `Form` describes how the value changes.
     Key(&'static str, &'static str, Form),
     /// No key. The sentence says why, and what to do.
     Nothing(&'static str),
@@ -20,15 +20,15 @@ pub(super) enum Form {
     OnDenial,
     /// Days to hours.
     Hours,
-    /// Bytes to KiB; 0 is any number of bytes.
+    /// Bytes to KiB. 0 means that there is no limit.
     Kibibytes,
-    /// A list of the only programs, where `"*"` stands for any.
+    /// A list of the only allowed programs. `"*"` means all programs.
     Programs,
-    /// Hosts, each with all names below it, where `"*"` stands for any.
+    /// Hosts, each including all names below it. `"*"` means all hosts.
     Domains,
-    /// Directories, to which the working directory is added.
+    /// Directories. The working directory is added to them.
     Directories,
-    /// Paths that aren't reached. Toolhold reaches none of the system's anyway.
+    /// Forbidden paths. Toolhold can't reach system paths anyway.
     Denied,
 }
 
@@ -58,7 +58,7 @@ const NO_COSTS: Instead = Nothing(
      limit calls, write `max_actions_per_hour = 20` in [tools]",
 );
 
-/// The keys. `*` stands for the rest of the path, or for an element.
+/// The foreign keys. `*` is a placeholder for the rest of the path, or for an element.
 const KEYS: &[(&str, Instead)] = &[
     ("agent.max_tool_iterations", Key("agent.max_turns", "max_turns = 100", Same)),
     (
@@ -282,10 +282,10 @@ pub fn advice(path: &[String]) -> Option<String> {
     })
 }
 
-/// A foreign key, and the key and the line that there are instead.
+/// A foreign key, with the key and the line that replace it.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyInstead {
-    /// The foreign key. `*` stands for the rest.
+    /// The foreign key. `*` is a placeholder for the rest.
     pub old: &'static str,
     /// The key and the line. `None`: there is no such key.
     pub new: Option<(&'static str, &'static str)>,

@@ -1,5 +1,5 @@
-//! Moves each key of a configuration of the agents Zeph and ZeroClaw to its place in a
-//! `toolhold.toml`. Comments stay with their keys.
+//! Moves each key of a Zeph or ZeroClaw configuration to its place in a `toolhold.toml`. Comments
+//! move with their keys.
 
 mod foreign;
 
@@ -16,13 +16,13 @@ pub struct Migration {
     pub before: String,
     /// The text of the `toolhold.toml`, which is valid.
     pub after: String,
-    /// The keys that have another name now: the old and the new one.
+    /// The renamed keys, each with the old and the new name.
     pub moved: Vec<(String, String)>,
-    /// Keys that couldn't be kept, or only in part: the key as it was, and the reason.
+    /// The keys that were left out completely or in part, each with its old name and the reason.
     pub left_out: Vec<(String, String)>,
 }
 
-/// Tools by the names that other agents give them.
+/// Other agents' names of tools, with Toolhold's names.
 const TOOLS: [(&str, &str); 42] = [
     ("bash", "bash"),
     ("shell", "bash"),
@@ -68,14 +68,14 @@ const TOOLS: [(&str, &str); 42] = [
     ("cron_run", "schedule"),
 ];
 
-/// Folders of the system that people list as forbidden. No tool reaches them unless they are
-/// granted, and commands need some of them.
+/// System folders that people list as forbidden. Tools can't reach them without a grant, and
+/// commands need some of them.
 const SYSTEM: [&str; 14] = [
     "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/opt", "/proc", "/root", "/sbin",
     "/sys", "/usr", "/var",
 ];
 
-/// Knowledge of the caller about its own keys.
+/// The caller's knowledge about its own keys.
 pub struct KnownKeys<'a> {
     /// Whether a path is a key.
     pub is_key: &'a dyn Fn(&[String]) -> bool,
@@ -90,19 +90,19 @@ pub struct KnownKeys<'a> {
 /// A value that a configuration can't have.
 #[derive(Clone, Debug)]
 pub struct WrongValue {
-    /// Its key.
+    /// The key of the value.
     pub path: Vec<String>,
     /// The number of the element in the list, if only that element is wrong.
     pub element: Option<usize>,
-    /// The value as messages show it.
+    /// The value in the form that messages show.
     pub shown: String,
     /// The reason why the value is wrong.
     pub why: String,
 }
 
 impl Migration {
-    /// Leaves values out. Of one list, the last element has to come first. Returns whether a value
-    /// was removed.
+    /// Removes values. If a list has several wrong elements, the last element must come first.
+    /// Returns whether a value was removed.
     pub fn leave_out(&mut self, wrong: Vec<WrongValue>) -> bool {
         let Ok(mut document) = self.after.parse::<DocumentMut>() else { return false };
         let mut has_removed = false;
@@ -136,11 +136,11 @@ fn head(text: &str) -> &str {
     &text[..length]
 }
 
-/// Gives every key its place, whether its value is valid or not.
+/// Moves every key to its place, even if its value isn't valid.
 ///
 /// # Errors
 ///
-/// The text isn't TOML.
+/// Returns an error if the text isn't TOML.
 pub fn rewrite(text: &str, known: &KnownKeys<'_>) -> Result<Migration, TomlError> {
     let mut document: DocumentMut = text.parse()?;
     let root = document.as_table_mut();
@@ -168,7 +168,8 @@ pub fn rewrite(text: &str, known: &KnownKeys<'_>) -> Result<Migration, TomlError
     Ok(migration)
 }
 
-/// Gives a key its place. `reasons` gets the reasons why its value isn't kept, or only in part.
+/// Moves a key to its place. `reasons`: receives the reasons why the value is lost completely or in
+/// part.
 fn place_key(
     root: &mut Table,
     old: &[String],
@@ -206,7 +207,7 @@ fn place_key(
     }
 }
 
-/// Adapts the value of a key that has the same name here.
+/// Adapts the value of a key with the same name in Toolhold.
 fn keep(root: &mut Table, key: &[String], reasons: &mut Vec<String>) {
     let name = key.join(".");
     let parts: Vec<&str> = key.iter().map(String::as_str).collect();
@@ -232,7 +233,7 @@ fn keep(root: &mut Table, key: &[String], reasons: &mut Vec<String>) {
     }
 }
 
-/// Moves a value to another key. `form` is `None` for `allow_network`, which has its own words.
+/// Moves a value to another key. `form` is `None` for `allow_network`, which has special values.
 fn shift(
     root: &mut Table,
     old: &[String],
@@ -296,7 +297,7 @@ fn permissions(root: &mut Table, tools: &Item, action: &str, reasons: &mut Vec<S
         rule.insert("pattern", "*".into());
         rule.insert("action", action.into());
         let list = table.entry(name).or_insert(Item::Value(Array::new().into()));
-        // The first rule that matches decides, so the stricter rule, which asks, comes first.
+        // The first matching rule decides, so the stricter rule, which asks, comes first.
         if let Some(list) = list.as_array_mut() {
             let index = if action == "ask" { 0 } else { list.len() };
             list.insert(index, rule);
@@ -454,7 +455,7 @@ fn get_mut<'a>(root: &'a mut Table, path: &[&str]) -> Option<&'a mut Item> {
     rest.iter().try_fold(root.get_mut(first)?, |item, part| item.as_table_like_mut()?.get_mut(part))
 }
 
-/// Removes a value, and returns it with its key, which has the comments of the value.
+/// Removes a value, and returns it with its key. The key contains the comments of the value.
 fn take(root: &mut Table, path: &[String]) -> Option<(Key, Item)> {
     let (name, tables) = path.split_last()?;
     let parts: Vec<&str> = tables.iter().map(String::as_str).collect();

@@ -12,10 +12,11 @@ use super::super::{AllowedPath, FileTools, PathAccess, Problem, Source};
 use super::{Bases, Comparison, Narrower, Outcome, shown};
 
 impl Comparison<'_> {
-    /// Keeps the directories that are in both the file's list and the current list. A directory of
-    /// either list applies if it is in a directory of the other list, with the lesser access. Every
-    /// path then has the lesser access of both lists, since in each list the longest directory
-    /// decides.
+    /// Keeps the directories that are in both the file's list and the current list.
+    ///
+    /// A directory of either list stays if a directory of the other list contains it, with the
+    /// lesser access of the two. In each list, the longest directory that contains a path decides,
+    /// so every path gets the lesser access of both lists.
     pub(super) fn directories(&self) -> Result<Outcome, Vec<Problem>> {
         let written = self.written_directories();
         if written.is_empty() {
@@ -39,7 +40,7 @@ impl Comparison<'_> {
             return Err(problems);
         }
 
-        // A directory behind a link isn't granted: an exchanged link would choose another one.
+        // A directory behind a link isn't granted: a changed link would grant another directory.
         let (linked, absent): (Vec<_>, Vec<_>) =
             proposed.absent.into_iter().partition(|granted| granted.link.is_some());
         let mut reasons: Vec<String> =
@@ -85,14 +86,15 @@ impl Comparison<'_> {
         ResolvedList { existing, absent }
     }
 
-    /// Returns the problems with directories that don't exist. Such a directory isn't skipped: if
-    /// somebody makes it later, it would have the access of the directory that contains it.
+    /// Returns the problems with directories that don't exist. A missing directory isn't skipped:
+    /// if it is created later, it would get the access of the directory that contains it.
     fn missing_directories(&self, proposed: &ResolvedList, current: &ResolvedList) -> Vec<Problem> {
         let mut problems = Vec::new();
         for granted in &proposed.absent {
             let is_problem = match self.narrower {
                 Narrower::Project => access(&current.existing, &granted.real).is_some(),
-                // Without its entry, the directory would get more access from a directory above.
+                // Without this entry, the directory would get more access from a directory above
+                // it.
                 Narrower::Ceiling => access(&proposed.existing, &granted.real)
                     .is_some_and(|above| above > granted.written.access),
             };
@@ -100,8 +102,8 @@ impl Comparison<'_> {
                 problems.push(granted.problem());
             }
         }
-        // A missing directory of the operator is reported where it is granted. A ceiling can't be
-        // compared with it, so here it is an error.
+        // A directory that is missing from the operator's list is reported where it is granted. A
+        // ceiling can't be compared with a missing directory, so here the directory is an error.
         if self.narrower == Narrower::Ceiling {
             problems.extend(current.absent.iter().map(Granted::problem));
         }
@@ -109,7 +111,7 @@ impl Comparison<'_> {
     }
 
     /// Makes the leaf with the directories that are in both lists. Returns `None` if the current
-    /// list has the same directories, or no directory is left.
+    /// list has the same directories, or if no directory is in both lists.
     fn changed_directories(
         &self,
         kept: &[(&Granted, PathAccess)],
@@ -128,7 +130,7 @@ impl Comparison<'_> {
             };
             (AllowedPath { path, access: *access }, granted.source.clone())
         });
-        // Missing directories stay in the list, so that they are reported where they are granted.
+        // Missing directories stay in the list and are reported where they are granted.
         let missing =
             current.absent.iter().map(|granted| (granted.written.clone(), granted.source.clone()));
         let elements = kept.chain(missing).map(|(path, source)| {
@@ -137,14 +139,14 @@ impl Comparison<'_> {
         Some(self.list(elements))
     }
 
-    /// Checks whether a current directory is kept with the same access and the same path.
+    /// Checks whether the result has a current directory with the same access and the same path.
     fn is_unchanged(&self, held: &Granted, kept: &[(&Granted, PathAccess)]) -> bool {
         let is_kept = kept
             .iter()
             .any(|(granted, access)| granted.real == held.real && *access == held.written.access);
         match self.narrower {
             Narrower::Project => is_kept,
-            // A ceiling compares real paths. The path that is opened has to be the compared one.
+            // A ceiling compares real paths. The path that tools open must be the compared path.
             Narrower::Ceiling => is_kept && held.real.to_str() == Some(&held.written.path),
         }
     }
@@ -171,11 +173,11 @@ pub(super) struct Granted {
     written: AllowedPath,
     source: Source,
     pub(super) real: PathBuf,
-    /// Whether the path is that of a directory, and no tool could have led it elsewhere.
+    /// Whether the path leads to a directory, and no tool could have changed a link on the path.
     exists: bool,
     /// The link on the path that a tool could exchange.
     link: Option<PathBuf>,
-    /// Whether `real` differs from the written path, so that a message has to show it.
+    /// Whether `real` differs from the written path. Messages then show `real`, too.
     leads_elsewhere: bool,
 }
 
@@ -245,7 +247,7 @@ fn intersection<'g>(
 }
 
 /// Returns the access to `path`, or `None` if no directory contains it. The longest directory
-/// decides. If the directory is listed twice, the lesser access applies.
+/// decides. If the list has this directory twice, the lesser access applies.
 fn access(granted: &[Granted], path: &Path) -> Option<PathAccess> {
     let containing = granted.iter().filter(|granted| path.starts_with(&granted.real));
     let longest = containing.max_by_key(|granted| {

@@ -1,5 +1,5 @@
-//! Decides which values apply of a file that may only narrow: the working directory's
-//! `toolhold.toml`, or a ceiling.
+//! Decides which values apply from a file that may only narrow the configuration: the working
+//! directory's `toolhold.toml`, or a ceiling.
 
 mod directories;
 
@@ -23,13 +23,14 @@ const MAX_SHOWN: usize = 80;
 /// The result for one file.
 #[derive(Debug, Default)]
 pub(super) struct Narrowed {
-    /// The values that apply, between those of the operator's file and of the operator's variables.
+    /// The values that apply. They override the operator's file, and the operator's variables
+    /// override them.
     pub(super) leaves: Vec<Leaf>,
     /// The values that would widen.
     pub(super) ignored: Vec<Ignored>,
 }
 
-/// The directories in which the paths of a configuration begin.
+/// The directories in which relative paths of a configuration begin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bases<'a> {
     pub(super) folders: &'a Folders,
@@ -40,21 +41,22 @@ pub(super) struct Bases<'a> {
 /// A file that narrows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Narrower {
-    /// The file of the working directory, which is untrusted. A value that would widen is ignored,
-    /// and so is a value that would leave nothing.
+    /// The file of the working directory, which is untrusted. A value that would widen the
+    /// configuration is ignored, and so is a value that would leave nothing.
     Project,
-    /// A ceiling, which always applies. A value that can't be compared or applied exactly is a
-    /// mistake. A current value beyond the ceiling is replaced.
+    /// A ceiling, which always applies. A value that can't be compared or applied exactly is an
+    /// error. A current value that exceeds the ceiling is replaced.
     Ceiling,
 }
 
-/// Finds the values of `proposed` that are narrower than `base`. `base` has the operator's file,
-/// variables and settings. It includes the variables because a variable may lower the key from
-/// which a proposed key inherits.
+/// Finds the values of `proposed` that are narrower than `base`.
+///
+/// `base` has the operator's file, variables and settings. The variables are needed because a
+/// variable may lower a key from which a proposed key inherits.
 ///
 /// # Errors
 ///
-/// Everything in the file that is a mistake.
+/// Returns every error in the file.
 pub(super) fn narrow(
     proposed: &[Leaf],
     base: &Config,
@@ -98,8 +100,8 @@ pub(super) fn value_at<'v>(root: &'v Value, path: &[impl AsRef<str>]) -> &'v Val
     path.iter().fold(root, |value, part| &value[part.as_ref()])
 }
 
-/// Returns the values of a trusted file. Its denials are added to the operator's, so that trusting
-/// a file never takes away a denial. Its other values apply as they are written.
+/// Returns the values of a trusted file. The file's denials are added to the operator's denials, so
+/// trusting a file never removes a denial. The other values apply as they are written.
 pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Config) -> Vec<Leaf> {
     let current = serde_json::to_value(&base.values).unwrap_or_default();
     let mut leaves = Vec::new();
@@ -134,8 +136,8 @@ fn list_of<'v>(base: &Config, path: &[String], current: &'v Value) -> Vec<(&'v V
     items.map(|(index, item)| (item, base.source(&format!("{key}.{index}")))).collect()
 }
 
-/// Returns the real paths of the directories that `leaves` grant. They are part of the digest: a
-/// link in the working directory may change while the file stays the same.
+/// Returns the real paths of the directories that `leaves` grant. The digest contains these paths,
+/// because a link in the working directory may change while the file stays the same.
 pub(super) fn destinations(leaves: &[Leaf], bases: Bases<'_>) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for leaf in leaves {
@@ -151,8 +153,8 @@ pub(super) fn destinations(leaves: &[Leaf], bases: Bases<'_>) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the configuration with all inherited, automatic and implied values filled in. Only such
-/// values can be compared.
+/// Returns the configuration with all inherited, automatic and implied values filled in.
+/// Comparisons need these values.
 pub(super) fn effective(base: &Config) -> ConfigValues {
     let mut config = base.values.clone();
     config.tools.max_concurrent = Bounded::clamped(concurrency(config.tools.max_concurrent.get()));
@@ -175,8 +177,8 @@ fn concurrency(written: u64) -> u64 {
     }
 }
 
-/// Returns the path of the table with a chosen name that contains a key, or `None` if there is no
-/// such table.
+/// Returns the path of the named table that contains a key, such as `plugins.NAME`. Returns `None`
+/// if no named table contains the key.
 fn named_table(path: &[String]) -> Option<&[String]> {
     let depth =
         (1..path.len()).find(|depth| matches!(rule(&path[..*depth]), Some(Narrowing::Named(_))))?;
@@ -192,7 +194,7 @@ pub(super) fn is_known(path: &[String], current: &Value) -> bool {
     }
 }
 
-/// Makes one notice for each table that the operator's configuration doesn't have.
+/// Makes a notice for each table that the operator's configuration doesn't have.
 fn new_tables(leaves: &[&Leaf]) -> Vec<Ignored> {
     let mut tables: BTreeMap<&[String], Vec<Leaf>> = BTreeMap::new();
     for leaf in leaves {
@@ -231,7 +233,7 @@ struct Comparison<'a> {
 struct Outcome {
     leaf: Option<Leaf>,
     reasons: Vec<String>,
-    /// The rules of a list that don't apply, if other rules of the list may apply.
+    /// The rules of a list that are ignored while other rules of the list may apply.
     rules: Option<Leaf>,
 }
 
@@ -285,8 +287,8 @@ impl Comparison<'_> {
         })
     }
 
-    /// Returns the outcome for a value that can't be compared. In an untrusted file, the value is
-    /// ignored. In a ceiling, the value is an error, since the organisation relies on it.
+    /// Returns the outcome for a value that can't be compared. An untrusted file's value is
+    /// ignored. A ceiling's value is an error, because the organisation relies on the ceiling.
     fn uncomparable(&self, reason: &str, mistake: &str) -> Result<Outcome, Vec<Problem>> {
         match self.narrower {
             Narrower::Project => Ok(Outcome::ignored(reason)),
@@ -324,8 +326,8 @@ impl Comparison<'_> {
         self.proposed() == *self.current
     }
 
-    /// Accepts a smaller number, where 0 stands for `zero`. Whole numbers of the configuration are
-    /// small enough for a float.
+    /// Accepts a smaller number, where 0 means `zero`. Whole numbers of the configuration fit
+    /// exactly into a float.
     fn smaller(&self, zero: f64) -> Result<Outcome, Vec<Problem>> {
         let written = match &self.leaf.value {
             toml::Value::Integer(number) => Some(*number as f64),
@@ -468,7 +470,7 @@ impl Comparison<'_> {
         Outcome { leaf, reasons, rules: Some(self.list(allowing)) }
     }
 
-    /// Keeps the grants that are in both lists. `covers` tells whether its first entry grants
+    /// Keeps the grants that are in both lists. `covers` returns whether its first entry grants
     /// everything that its second entry grants.
     fn subset(&self, covers: fn(&Value, &Value) -> bool) -> Outcome {
         let current = self.current_list();
@@ -546,7 +548,7 @@ fn to_element((item, source): &(&Value, Source)) -> Option<(toml::Value, Source)
     Some((toml::Value::try_from(item).ok()?, source.clone()))
 }
 
-/// Returns the number, or `zero` for 0. Returns `None` if the number is negative.
+/// Returns the number, or `zero` if the number is 0. Returns `None` if the number is negative.
 fn effective_number(number: f64, zero: f64) -> Option<f64> {
     if number > 0.0 {
         Some(number)
@@ -557,8 +559,8 @@ fn effective_number(number: f64, zero: f64) -> Option<f64> {
     }
 }
 
-/// Returns the strictness of a word: its place among `words`. After a `|` is an older name of the
-/// same value.
+/// Returns the strictness of a word, which is its index in `words`. An element of `words` may have
+/// an older name of the same value after a `|`.
 fn rank(words: &[&str], word: Option<&str>) -> Option<usize> {
     words.iter().position(|known| known.split('|').any(|known| Some(known) == word))
 }

@@ -5,8 +5,8 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 use rustix::io::Errno;
 
-/// Makes directories in an existing directory, and returns their path. No link is followed: nobody
-/// has granted the target of a link that appears in the meantime.
+/// Creates directories in an existing directory, and returns their path. Links aren't followed: if
+/// a link appears meanwhile, its target wasn't granted.
 pub(super) fn make(real: &Path, missing: &Path) -> Result<PathBuf, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut folder = openat2(CWD, real, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;

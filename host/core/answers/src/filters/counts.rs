@@ -1,5 +1,5 @@
-//! Counts for each filter how often it changed an answer, and what it saved, since the host
-//! started.
+//! Counts for each filter how often it changed an answer and how much it saved. The counts begin
+//! when the host starts.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,11 +13,11 @@ const SUMMARY_INTERVAL: u64 = 50;
 /// Figures of a filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterCounts {
-    /// Answers that it was run on.
+    /// The number of answers on which the filter ran.
     pub runs: u64,
-    /// Answers that it changed.
+    /// The number of answers that the filter changed.
     pub changed: u64,
-    /// Answers on which it failed.
+    /// The number of answers on which the filter failed.
     pub failed: u64,
     /// Bytes of the changed answers, before and after.
     pub bytes: [u64; 2],
@@ -70,7 +70,7 @@ impl FilterCountTable {
         });
     }
 
-    /// Counts a run of a filter, and changes its other figures.
+    /// Counts a run of a filter, and updates its other counts with `change`.
     fn change(&self, filter: &str, change: impl FnOnce(&mut FilterCounts)) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = match all.get_mut(filter) {

@@ -1,10 +1,10 @@
-//! Shortens an answer by the filters of plugins, one after the other, and decides what a failed
-//! filter means.
+//! Shortens an answer with the filters of plugins, one after the other, and decides what happens if
+//! a filter fails.
 //!
-//! No filter sees a secret, since secrets are removed before, and none can bring one back, since
-//! they are searched again. A filter that shortens fails open: on any error the answer stays
-//! unchanged. A filter that blocks fails closed. What was left out is kept for `read_overflow`, and
-//! lines that matter for security are put back.
+//! Filters never get a secret, because secrets are removed first. Their output is searched for
+//! secrets again, so filters can't restore one. A shortening filter fails open: on any error, the
+//! answer doesn't change. A blocking filter fails closed. The omitted text is stored for
+//! `read_overflow`, and lines about security are restored.
 
 mod counts;
 mod pieces;
@@ -38,25 +38,25 @@ use streams::Streams;
 const MAX_LINES: usize = 20;
 const MAX_LINE: usize = 400;
 
-/// Time for making one answer shorter. A flood of output takes longer, and keeps what isn't
-/// filtered by then.
+/// Time limit for shortening one answer. A flood of output takes longer, and the rest of it isn't
+/// filtered.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Filters answers.
 #[derive(Debug)]
 pub struct FilterPipeline {
-    /// Whether answers are made shorter.
+    /// Whether answers are shortened.
     enabled: bool,
     /// Lines that no filter can remove.
     kept: Option<SecurityLines>,
-    /// Places for long answers: one for every two processors, so that floods of output leave other
-    /// calls their time.
+    /// Slots for long answers: one for every two processors, so that floods of output leave
+    /// processor time to other calls.
     places: Semaphore,
     /// Figures of each filter.
     pub counts: FilterCountTable,
 }
 
-/// The complete text of an answer that filters made shorter.
+/// The complete text of an answer that filters shortened.
 pub(crate) enum Whole {
     Text(String),
     /// The spooled output.
@@ -66,16 +66,16 @@ pub(crate) enum Whole {
 /// The result of filtering an answer.
 pub(crate) struct FilterChange {
     pub filtered: FilterSummary,
-    /// The complete text before filters left something out. `None` if nothing was left out.
+    /// The complete text before filters omitted something. `None` if they omitted nothing.
     pub whole: Option<Whole>,
     streams: Streams,
     content: Vec<Content>,
-    /// The structured answer that a blocking filter left.
+    /// The structured answer after the blocking filters.
     structured: Option<Value>,
 }
 
 impl FilterChange {
-    /// Applies the filters. Their output has to be searched for secrets again.
+    /// Applies the filters. Their output must be searched for secrets again.
     pub(crate) fn make(self, outcome: &mut Outcome) -> FilterSummary {
         self.streams.replace(self.content, self.structured, outcome);
         self.filtered
@@ -99,8 +99,8 @@ impl FilterPipeline {
         Ok(Self { enabled: config.enabled, kept, places, counts: FilterCountTable::default() })
     }
 
-    /// Waits for a place for an answer of this length. Returns `None` if the answer is short and
-    /// needs no place.
+    /// Waits for a slot for an answer of this length. Returns `None` if the answer is short and
+    /// needs no slot.
     async fn place(&self, length: usize) -> Option<SemaphorePermit<'_>> {
         if length <= AT_ONCE {
             return None;
@@ -109,17 +109,18 @@ impl FilterPipeline {
         self.places.acquire().await.ok()
     }
 
-    /// Runs the matching filters on an outcome without secrets. Security filters come first, so
-    /// that the stored complete text doesn't hold the text that they remove. `shorten`: whether the
-    /// part that is left out can be read later. `output_of`: the earlier command whose output the
-    /// answer shows.
+    /// Runs the matching filters on an outcome without secrets.
     ///
-    /// If the whole output is in `spooled`, filters get all of it, in pieces, and security filters
-    /// change it there too. A spooled output that can't be read is dropped.
+    /// Security filters run first, so the stored complete text doesn't contain text that they
+    /// remove. `shorten` is `true` if the omitted part can be read later. `output_of` is the
+    /// earlier command whose output the answer shows.
+    ///
+    /// If `spooled` has the whole output, filters get all of it in pieces, and security filters
+    /// change the spooled output, too. A spooled output that can't be read is dropped.
     ///
     /// # Errors
     ///
-    /// The answer is withheld.
+    /// Returns an error if the answer is withheld.
     #[expect(clippy::too_many_arguments, reason = "each is another fact of the one answer")]
     pub(crate) async fn apply(
         &self,
@@ -168,7 +169,8 @@ impl FilterPipeline {
         let end = Instant::now() + PATIENCE;
         let mut run = FilterRun { input, session: &context.session, cancel, end, by: Vec::new() };
         let structured = run.run_security(&security, &streams, outcome, &self.counts).await?;
-        // The first entries of `by` are security filters, those after them shorten the answer.
+        // The first entries of `by` are security filters. The entries after them shorten the
+        // answer.
         let security_count = run.by.len();
         let safe_content = run.input.content.clone();
         let whole = streams.with_parts(&safe_content).text();
@@ -182,7 +184,7 @@ impl FilterPipeline {
         let [mut lines_after, mut bytes_after] =
             lines_and_bytes(&streams.with_parts(&content).text());
         if by.len() > security_count && bytes_before < bytes_after + GAIN as u64 {
-            // Too little was left out, so only the security filters apply.
+            // The filters omitted too little, so only the security filters apply.
             by.truncate(security_count);
             [lines_after, bytes_after] = lines_and_bytes(&whole);
             content = safe_content;
@@ -207,13 +209,15 @@ impl FilterPipeline {
         Ok(Some(FilterChange { filtered, whole: left_out, streams, content, structured }))
     }
 
-    /// Makes an answer shorter: the spooled output if there is one, or the text that filters for
-    /// security left, which is `whole`. Returns what is left, and all filters that changed
-    /// something. `links`: for security, and others.
+    /// Shortens an answer: the spooled output if there is one, otherwise `whole`, which is the text
+    /// after the security filters.
+    ///
+    /// Returns the shortened text, and all filters that changed something. `links` has the security
+    /// filters and the others.
     ///
     /// # Errors
     ///
-    /// The answer is withheld.
+    /// Returns an error if the answer is withheld.
     async fn shorten_answer<'a>(
         &self,
         mut run: FilterRun<'a>,
@@ -241,14 +245,14 @@ impl FilterPipeline {
     }
 }
 
-/// The subject by which the filters for an answer are chosen.
+/// The subject that selects the filters for an answer.
 struct FilterSubject<'a> {
     tool: &'a str,
     /// The command line of the call.
     line: Option<&'a str>,
-    /// The last command of the line, or what else the call acts on first.
+    /// The last command of the line, or the first other subject of the call.
     text: Option<String>,
-    /// Whether the last command isn't alone on its line.
+    /// Whether the line has other commands before the last one.
     is_among_others: bool,
 }
 
@@ -296,12 +300,12 @@ struct FilterRun<'a> {
 }
 
 impl<'a> FilterRun<'a> {
-    /// Runs the filters for security, also on a structured answer. Returns the structured answer
-    /// that they leave.
+    /// Runs the security filters, also on a structured answer. Returns the filtered structured
+    /// answer.
     ///
     /// # Errors
     ///
-    /// The answer is withheld.
+    /// Returns an error if the answer is withheld.
     async fn run_security(
         &mut self,
         links: &[&'a Link],
@@ -325,12 +329,12 @@ impl<'a> FilterRun<'a> {
         Ok(Some(structured))
     }
 
-    /// Runs filters until the time for making the answer shorter is over. Returns whether there was
-    /// enough time for all of them.
+    /// Runs filters until the time limit for shortening the answer. Returns whether all filters ran
+    /// in time.
     ///
     /// # Errors
     ///
-    /// The answer is withheld.
+    /// Returns an error if the answer is withheld.
     async fn run_in_time(
         &mut self,
         links: &[&'a Link],
@@ -355,7 +359,7 @@ impl<'a> FilterRun<'a> {
     ///
     /// # Errors
     ///
-    /// The answer is withheld.
+    /// Returns an error if the answer is withheld.
     async fn run_one(&mut self, link: &'a Link, counts: &FilterCountTable) -> Result<(), Failure> {
         let security = link.definition.purpose == Purpose::Security;
         let before = size(&self.input.content);
@@ -410,7 +414,7 @@ fn unfiltered(plugin: &str, reason: &str) -> Failure {
     ))
 }
 
-/// Returns the failure for a model if a blocking filter left invalid JSON of a structured answer.
+/// Returns the failure for a model if a blocking filter made a structured answer invalid JSON.
 fn invalid_value() -> Failure {
     let message = "the answer is withheld: a security filter turned its structured value into invalid JSON; the tool's effects remain";
     Failure::new(Category::PermanentFailure, message).with_code("withheld")
@@ -429,7 +433,7 @@ fn withheld(link: &Link, reason: &str) -> Failure {
     )
 }
 
-/// Returns the reason why a replacement is refused. Returns `None` if it is accepted.
+/// Returns the reason why a replacement is rejected, or `None` if it is accepted.
 fn refused(before: &[Content], after: &[Content], security: bool) -> Option<&'static str> {
     if security {
         return None;
@@ -447,7 +451,8 @@ fn has_text(parts: &[Content]) -> bool {
     parts.iter().filter_map(Content::as_text).any(|text| !text.trim().is_empty())
 }
 
-/// Calls [`put_back`], for a long text on a thread on which it delays no other call.
+/// Calls [`put_back`]. A long text is processed on another thread, so that other calls aren't
+/// delayed.
 async fn with_security_lines(
     kept: &SecurityLines,
     whole: &str,

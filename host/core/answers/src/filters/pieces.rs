@@ -14,30 +14,32 @@ use crate::answer::SHORT;
 use crate::blocking::blocking;
 use crate::overflow::{OverflowStore, Rewriting, SpooledOutput};
 
-/// Bytes that are shown of a filtered output: of its beginning, and of its end.
+/// Maximum number of bytes that the answer shows from the beginning of a filtered output. The same
+/// limit applies to the end.
 const BEGINNING: usize = 1 << 20;
 const END: usize = 1 << 20;
 
-/// Bytes of the end that are shown unfiltered, if there was no time for it.
+/// Maximum number of bytes that the answer shows unfiltered from the end, if there was no time to
+/// filter it.
 const LATE_END: u64 = 16 << 10;
 
-/// The whole output of the command of a call, if it is too long for its answer.
+/// The whole output of a call's command, if it is too long for the answer.
 pub(crate) struct SpooledAnswer {
     pub(crate) store: Arc<OverflowStore>,
-    /// The search for secrets in the text that filters leave. `None` if secrets stay.
+    /// The search for secrets in the filtered text. `None` if secrets aren't removed.
     pub(crate) keys: Option<Keys>,
     pub(crate) output: Option<Arc<SpooledOutput>>,
 }
 
-/// The parts of a spooled output that filters left.
+/// The parts of a spooled output after filtering.
 pub(super) struct FilteredPieces<'a> {
     /// The text of each output that isn't empty.
     pub(super) texts: Vec<String>,
-    /// Each filter that left something out.
+    /// Each filter that omitted something.
     pub(super) by: Vec<(&'a Link, Confidence)>,
 }
 
-/// A text whose middle is dropped when it gets too long.
+/// A text whose middle is dropped if it gets too long.
 #[derive(Default)]
 struct Bounded {
     beginning: String,
@@ -46,13 +48,14 @@ struct Bounded {
 }
 
 impl FilterPipeline {
-    /// Filters all of a spooled output. `links`: for security, and others. Returns `None` if
-    /// nothing is left out for brevity. When there is no more time, the end of the output stays as
-    /// it is; if filters for security have to see it too, the output isn't kept.
+    /// Filters all of a spooled output. Returns `None` if the filters shorten nothing.
+    ///
+    /// `links` has the security filters and the others. After the time limit, the rest of the
+    /// output isn't filtered. If security filters must check the rest, the output isn't stored.
     ///
     /// # Errors
     ///
-    /// The answer is withheld.
+    /// Returns an error if the answer is withheld.
     pub(super) async fn filter_spooled<'a>(
         &self,
         answer_run: &FilterRun<'a>,
@@ -118,7 +121,7 @@ impl FilterPipeline {
             }
             let is_whole = shown.left_out == 0;
             let text = shown.into_text();
-            // A filter may know something only from the whole, such as a summary in another piece.
+            // A filter may need the whole text, for example because a summary is in another piece.
             run.input.content = vec![Content::text(text)];
             if is_whole && !run.by.is_empty() {
                 self.shorten(&mut run, cosmetic).await?;
@@ -151,7 +154,7 @@ impl FilterPipeline {
     }
 }
 
-/// Adds a piece that security filters left to the new output, without secrets.
+/// Adds a piece without secrets, as filtered by security filters, to the new output.
 async fn rewrite_piece(
     mut rewriting: Rewriting,
     stream: usize,
@@ -169,7 +172,7 @@ async fn rewrite_piece(
     .await
 }
 
-/// Merges the entries of each filter into one, with the least sure confidence.
+/// Merges the entries of each filter into one, with the lowest confidence.
 fn merge_by_filter(entries: Vec<(&Link, Confidence)>) -> Vec<(&Link, Confidence)> {
     let mut merged: Vec<(&Link, Confidence)> = Vec::new();
     for (link, confidence) in entries {
@@ -205,7 +208,7 @@ impl FilterRun<'_> {
 }
 
 impl Bounded {
-    /// Adds text: to the beginning while there is room, and to the end after that.
+    /// Adds text to the beginning. When the beginning is full, adds text to the end.
     fn push(&mut self, text: &str) {
         let room = BEGINNING.saturating_sub(self.beginning.len());
         let split = if !self.end.is_empty() {
@@ -222,7 +225,7 @@ impl Bounded {
         self.end.push_str(remainder);
 
         if self.end.len() > 2 * END {
-            // The end starts with a whole line, if there is one.
+            // The end starts with a whole line, if it contains one.
             let mut end_start = self.end.ceil_char_boundary(self.end.len() - END);
             if let Some(newline) = self.end[end_start..].find('\n') {
                 end_start += newline + 1;
@@ -232,7 +235,7 @@ impl Bounded {
         }
     }
 
-    /// Adds the end of the text. `left_out`: bytes before it that are dropped.
+    /// Adds the end of the text. `left_out` is the number of dropped bytes before it.
     fn finish(&mut self, left_out: u64, text: String) {
         if left_out == 0 {
             return self.push(&text);

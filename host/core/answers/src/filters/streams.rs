@@ -1,12 +1,12 @@
-//! Splits an answer into the texts that filters get, and puts the results back in their place.
+//! Splits an answer into texts for filters, and puts the filtered texts back.
 
 use serde_json::{Map, Value};
 use toolhold_contract::{Body, Content, Outcome};
 
-/// The fields of a structured answer that hold a command's outputs.
+/// The fields of a structured answer that contain the outputs of a command.
 const OUTPUTS: [&str; 2] = ["stdout", "stderr"];
 
-/// The parts of an answer. For a command: its outputs, without empty ones.
+/// The parts of an answer. For a command, the parts are its outputs, without empty ones.
 pub(super) struct Streams {
     pub(super) parts: Vec<Content>,
     /// Whether the parts are the outputs of a command.
@@ -14,7 +14,8 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// `of_shell`: whether the answer comes from the built-in shell tool, whose form is known.
+    /// Splits an outcome. `of_shell` is `true` if the answer comes from the built-in shell tool,
+    /// whose form is known.
     pub(super) fn from_outcome(outcome: &Outcome, of_shell: bool) -> Self {
         let (content, structured) = match outcome {
             Ok(output) => (&output.content, &output.structured),
@@ -51,7 +52,7 @@ impl Streams {
         }
     }
 
-    /// Returns the structured answer as one more part, unless the parts come from it.
+    /// Returns the structured answer as an additional part, unless the parts come from it.
     pub(super) fn value(&self, outcome: &Outcome) -> Option<Content> {
         if self.of_command {
             return None;
@@ -76,8 +77,8 @@ impl Streams {
         i32::try_from(code).ok()
     }
 
-    /// Replaces the parts of an outcome by `parts`, of the same number, and its structured answer
-    /// by `value`.
+    /// Replaces the parts of an outcome with `parts`, and its structured answer with `value`. The
+    /// number of parts must be the same.
     pub(super) fn replace(self, parts: Vec<Content>, value: Option<Value>, outcome: &mut Outcome) {
         let (content, structured) = match outcome {
             Ok(output) => (&mut output.content, &mut output.structured),
@@ -113,8 +114,8 @@ impl Streams {
     }
 }
 
-/// Returns the tool's own lines in brackets after the outputs. `last_output`: the output that is
-/// before these lines.
+/// Returns the tool's own lines in brackets after the outputs. `last_output` is the output before
+/// these lines.
 fn trailing_notes(text: &str, last_output: &str) -> String {
     let lines: Vec<&str> = text
         .lines()
@@ -122,7 +123,7 @@ fn trailing_notes(text: &str, last_output: &str) -> String {
         .take_while(|line| line.starts_with('[') && line.ends_with(']'))
         .collect();
     let notes: String = lines.into_iter().rev().flat_map(|line| [line, "\n"]).collect();
-    // The program may have written such lines itself.
+    // The program itself may have written these lines.
     if last_output.trim_end().ends_with(notes.trim_end()) { String::new() } else { notes }
 }
 

@@ -3,11 +3,12 @@
 use super::spool::{AROUND, RedactedText, TextRules, unfinished};
 use toolhold_contract::OutputStream;
 
-/// Most bytes of an unfinished line that wait for its end.
+/// Maximum number of bytes of an unfinished line that are buffered.
 const MAX_LINE: usize = 64 << 10;
 
-/// Makes text of both outputs, in the order in which their lines end. Only whole lines are passed
-/// on, so that no reader sees a half of a secret, or a line that a terminal would overwrite.
+/// Converts both outputs to text, in the order in which their lines end. Only whole lines are
+/// passed on, so that readers don't see half of a secret, or a line that a terminal would
+/// overwrite.
 #[derive(Debug)]
 pub struct LiveOutput {
     rules: TextRules,
@@ -28,8 +29,8 @@ impl LiveOutput {
         }
     }
 
-    /// Adds bytes that the command wrote. Returns the text that is ready. Lines near the end wait,
-    /// since later lines can show that they are part of a secret.
+    /// Adds bytes that the command wrote. Returns the text that is ready. Lines near the end are
+    /// buffered, because later lines can show that they are part of a secret.
     pub fn push(&mut self, stream: OutputStream, bytes: &[u8]) -> String {
         let index = match stream {
             OutputStream::Stdout => 0,
@@ -54,8 +55,8 @@ impl LiveOutput {
         }
     }
 
-    /// Returns the text of all whole lines so far, which a reader wants now. The end of a long line
-    /// waits for more of it.
+    /// Returns the text of all whole lines so far, for a reader that doesn't wait. The end of a
+    /// long line stays in the buffer.
     pub fn lines(&mut self) -> String {
         let all = self.is_split == [false; 2];
         self.text.next(all, self.rules.keys)

@@ -1,8 +1,9 @@
-//! Stores answers that were too long for a model, complete and redacted, for their session, and
-//! removes old ones.
+//! Stores complete, redacted answers that were too long for a model, for their session, and removes
+//! old answers.
 //!
-//! The answers are in one private folder, each in a file whose name holds the session's hash and a
-//! random ID. So no ID leads to another session's answer, and nobody can guess an ID.
+//! The answers are in one private folder. The name of an answer's file contains the session's hash
+//! and a random ID. So an ID never leads to an answer of another session, and nobody can guess an
+//! ID.
 
 mod live;
 mod partial;
@@ -27,13 +28,13 @@ pub use spool::Spool;
 pub(crate) use spool::{KeptOutput, RedactedText, Rewriting, SpooledOutput, TextRules};
 use toolhold_config::{self as config, Folders};
 
-/// Largest stored part of one answer, in bytes.
+/// Maximum length of a stored answer, in bytes.
 const MAX_ANSWER: usize = 10 << 20;
 
-/// Largest stored part of the outputs of one command, in bytes.
+/// Maximum length of the stored outputs of one command, in bytes.
 const MAX_SPOOLED: u64 = 64 << 20;
 
-/// Stored answers that are checked; Toolhold doesn't create more.
+/// Maximum number of stored answers that are checked. Toolhold doesn't create more.
 const MAX_FILES: usize = 100_000;
 
 /// The stored answers.
@@ -43,12 +44,12 @@ pub struct OverflowStore {
     retention: Duration,
     /// Bytes of all stored answers.
     most: u64,
-    /// Bytes that may be written before the folder is counted again.
+    /// Number of bytes that may be written before the folder is measured again.
     room: Mutex<u64>,
 }
 
-/// The ID of a stored answer, for `read_overflow`: a letter for the origin of its text, then 24
-/// hexadecimal digits.
+/// The ID of a stored answer, for `read_overflow`: a letter for the origin of its text, followed by
+/// 24 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverflowId(String);
 
@@ -56,14 +57,14 @@ pub struct OverflowId(String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     Whole,
-    /// Only its beginning.
+    /// Only the beginning of the answer.
     Beginning,
-    /// Its beginning and its end.
+    /// The beginning and the end of the answer.
     Ends,
 }
 
 impl OverflowId {
-    /// Parses an ID. Returns `None` if it isn't one, so that no file name comes from outside.
+    /// Parses an ID. Returns `None` for any other text, so that callers can't choose a file name.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(['h', 'w'])?;
         let is_valid = digits.len() == 24
@@ -71,7 +72,8 @@ impl OverflowId {
         is_valid.then(|| Self(text.to_owned()))
     }
 
-    /// Returns a new random ID. `untrusted`: the answer has text from the world outside.
+    /// Returns a new random ID. `untrusted` is `true` if the answer has text from the network or a
+    /// third party.
     fn new(untrusted: bool) -> io::Result<Self> {
         let mut bytes = [0; 12];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
@@ -108,12 +110,12 @@ impl OverflowStore {
         }
     }
 
-    /// Stores an answer, at most 10 MiB of it, and removes older ones if there is no room.
-    /// `untrusted`: the tool reaches the world outside.
+    /// Stores an answer of at most 10 MiB. If there is no room, removes older answers. `untrusted`
+    /// is `true` if the tool uses the network or a third party's text.
     ///
     /// # Errors
     ///
-    /// The folder can't be created or trusted, or the disk is full.
+    /// Returns an error if the folder can't be created or trusted, or if the disk is full.
     pub fn keep(
         &self,
         session: &str,
@@ -137,8 +139,8 @@ impl OverflowStore {
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         if *room < size {
             let used = self.make_room(folder, size)?;
-            // Other processes write too, so the folder is counted again at least once for each
-            // eighth of its size.
+            // Other processes also write to the folder. So the folder is measured again at least
+            // once for each eighth of its size.
             let free = self.most.saturating_sub(used);
             let until_next_count = (self.most / 8).max(size);
             *room = free.min(until_next_count);
@@ -147,24 +149,24 @@ impl OverflowStore {
         Ok(())
     }
 
-    /// Largest stored part of the outputs of one command, in bytes.
+    /// Returns the maximum length of the stored outputs of one command, in bytes.
     fn spool_bytes(&self) -> u64 {
-        // Two files exist while both outputs are put into one.
+        // Two files exist while both outputs are merged into one file.
         self.most.min(2 * MAX_SPOOLED) / 2
     }
 
-    /// Largest stored part of one answer, in bytes.
+    /// Returns the maximum length of a stored answer, in bytes.
     pub fn answer_bytes(&self) -> usize {
         usize::try_from(self.most).unwrap_or(usize::MAX).min(MAX_ANSWER)
     }
 
-    /// Returns characters of a stored answer of this session from an offset, and the number of
-    /// characters of the whole answer.
+    /// Returns characters of a stored answer of this session, starting at an offset, and the number
+    /// of characters of the whole answer.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`] if the answer doesn't exist, or no longer. Otherwise the reason
-    /// why it can't be read or trusted.
+    /// [`io::ErrorKind::NotFound`] if the answer doesn't exist or has been removed. Other errors
+    /// mean that the answer can't be read or trusted.
     pub fn read(
         &self,
         session: &str,
@@ -185,7 +187,7 @@ impl OverflowStore {
             }
             let chunk = &buffer[..length];
             let total_after = total + chunk.iter().filter(|byte| is_first_byte(**byte)).count();
-            // The chunk may begin within the last character of the one before.
+            // The chunk may begin within the last character of the previous chunk.
             if total <= end && total_after > offset {
                 // The number of the character of each byte, counted from 1.
                 let mut number = total;
@@ -200,8 +202,8 @@ impl OverflowStore {
         }
     }
 
-    /// Removes answers that are too old, and the oldest if there are too many bytes. A missing
-    /// folder isn't created.
+    /// Removes answers that are too old. If there are too many bytes, also removes the oldest
+    /// answers. A missing folder isn't created.
     pub fn remove_expired(&self) {
         let result =
             PrivateFolder::open(&self.folder).and_then(|folder| self.make_room(&folder, 0));
@@ -213,7 +215,7 @@ impl OverflowStore {
         }
     }
 
-    /// Makes room for this number of bytes and returns how many are used then.
+    /// Makes room for this number of bytes, and returns the number of used bytes.
     fn make_room(&self, folder: &PrivateFolder, size: u64) -> io::Result<u64> {
         let now = SystemTime::now();
         let mut files = Vec::new();

@@ -1,5 +1,4 @@
-//! A file among the stored answers that is still written, and that nobody can read before it is
-//! complete.
+//! An unfinished file among the stored answers, which can't be read before it is complete.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -9,14 +8,14 @@ use toolhold_data_dir::PrivateFolder;
 
 use super::{OverflowId, OverflowStore};
 
-/// A text that is written piece by piece. Nobody can read it before it has an ID, and without one
-/// it is removed.
+/// A text that is written piece by piece. The text can't be read before it has an ID. Without an
+/// ID, it is removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct PartialFile {
     folder: PrivateFolder,
     name: String,
     file: File,
-    /// Whether it has an ID.
+    /// Whether the file has an ID.
     is_kept: bool,
     pub(super) bytes: u64,
     pub(super) characters: usize,
@@ -36,11 +35,11 @@ impl PartialFile {
         Ok(Self { folder, name, file, is_kept: false, bytes: 0, characters: 0, lines: 0 })
     }
 
-    /// Appends a text, after room was made for it.
+    /// Appends a text after making room for it.
     ///
     /// # Errors
     ///
-    /// The disk is full.
+    /// Returns an error if the disk is full.
     pub(super) fn write(&mut self, text: &str, store: &OverflowStore) -> io::Result<()> {
         store.reserve(&self.folder, text.len() as u64)?;
         self.file.write_all(text.as_bytes())?;
@@ -50,11 +49,11 @@ impl PartialFile {
         Ok(())
     }
 
-    /// Appends all of another file.
+    /// Appends the whole content of another file.
     ///
     /// # Errors
     ///
-    /// The errors of [`write`](Self::write).
+    /// Returns the same errors as [`write`](Self::write).
     pub(super) fn append(&mut self, mut other: Self, store: &OverflowStore) -> io::Result<()> {
         store.reserve(&self.folder, other.bytes)?;
         other.file.rewind()?;
@@ -64,11 +63,11 @@ impl PartialFile {
         Ok(())
     }
 
-    /// Returns the bytes from an offset, at most `most` of them.
+    /// Returns at most `most` bytes, starting at an offset.
     ///
     /// # Errors
     ///
-    /// The file can't be read.
+    /// Returns an error if the file can't be read.
     pub(super) fn read(&self, offset: u64, most: u64) -> io::Result<Vec<u8>> {
         let length = self.bytes.saturating_sub(offset).min(most);
         let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];

@@ -1,5 +1,5 @@
-//! Keeps the whole output of a command that is too long for an answer: written to a file without
-//! secrets while the command runs, for `read_overflow` and for filters.
+//! Stores the whole output of a command that is too long for an answer. The output is written to a
+//! file while the command runs, without secrets, for `read_overflow` and for filters.
 
 use std::fmt;
 use std::io;
@@ -16,34 +16,35 @@ use super::partial::PartialFile;
 use super::{Extent, OverflowId, OverflowStore};
 use crate::terminal::Kind;
 
-/// Bytes of one output that wait in memory. Only a longer output needs a file while its command
-/// runs: a shorter one is in the answer.
+/// Maximum number of buffered bytes of one output. Only a longer output needs a file while its
+/// command runs. A shorter output is in the answer.
 const IN_MEMORY: usize = 1 << 20;
 
-/// Bytes that are kept of the end of an output whose middle is too long.
+/// Number of bytes that are stored from the end of an output whose middle is too long.
 const END: usize = 256 << 10;
 
-/// Bytes before and behind a place in an output that decide what is a secret there. No secret is
-/// longer, and none is farther from its key.
+/// Number of bytes before and after a position in an output that determine whether the position is
+/// in a secret. No secret is longer, and no secret is farther away from its key.
 pub(super) const AROUND: usize = 16 << 10;
 
 /// Bytes of a piece for filters.
 const PIECE: u64 = 4 << 20;
 
-/// Keeps the outputs of the command of a call. Little is only kept in memory, so most commands need
-/// no file.
+/// Stores the outputs of a call's command. A short output stays in memory, so most commands need no
+/// file.
 pub struct Spool {
     store: Arc<OverflowStore>,
     rules: TextRules,
     pending: Mutex<Pending>,
 }
 
-/// The output that isn't kept yet.
+/// The output that hasn't been stored yet.
 #[derive(Default)]
 struct Pending {
     /// The last bytes of standard output and of standard error.
     bytes: [Vec<u8>; 2],
-    /// Takes the bytes when they are many, so that the call's processor time isn't used for them.
+    /// Stores the bytes on another thread when there are many, so that the call's processor time
+    /// isn't used for it.
     writer: Option<Writer>,
     failure: Option<io::Error>,
 }
@@ -54,16 +55,16 @@ struct Writer {
     thread: JoinHandle<Outputs>,
 }
 
-/// The rules by which bytes become a text that may be kept.
+/// The rules that convert bytes to a text that may be stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextRules {
     pub(crate) kind: Kind,
-    /// The search for secrets. `None` if secrets stay.
+    /// The search for secrets. `None` if secrets aren't removed.
     pub(crate) keys: Option<Keys>,
 }
 
 impl TextRules {
-    /// Returns these bytes as text, in the form of [`shown`](Self::shown).
+    /// Converts bytes to text, in the form of [`shown`](Self::shown).
     pub(super) fn text(self, bytes: Vec<u8>) -> String {
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
@@ -72,7 +73,7 @@ impl TextRules {
         self.shown(text)
     }
 
-    /// Returns a text as a terminal would show it, without characters that steer a terminal.
+    /// Returns a text as a terminal would show it, without characters that control a terminal.
     pub(crate) fn shown(self, text: String) -> String {
         neutral_owned(self.kind.shown(text))
     }
@@ -82,11 +83,11 @@ impl TextRules {
 #[derive(Default)]
 struct Outputs {
     each: [StreamSpool; 2],
-    /// Why nothing can be kept.
+    /// The reason why nothing can be stored.
     failure: Option<io::Error>,
 }
 
-/// The kept part of one output.
+/// The stored part of one output.
 #[derive(Default)]
 struct StreamSpool {
     /// The last bytes, not yet a text.
@@ -100,19 +101,19 @@ struct StreamSpool {
 /// A text that comes in pieces, and is passed on without secrets.
 #[derive(Debug, Default)]
 pub(crate) struct RedactedText {
-    /// The end of the text that was passed on, then the text that waits.
+    /// The end of the text that was passed on, followed by the text that is buffered.
     text: String,
     /// Bytes of `text` that were passed on.
     done: usize,
 }
 
-/// The kept output of a command that has ended. Without an ID it is removed.
+/// The stored output of a command that has ended. Without an ID, it is removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct SpooledOutput {
     file: PartialFile,
     /// Where standard output and standard error are in the file.
     ranges: [Range<u64>; 2],
-    /// Whether the middle is there too.
+    /// Whether the middle of the output is also stored.
     complete: bool,
 }
 
@@ -177,7 +178,7 @@ impl Spool {
     ///
     /// # Errors
     ///
-    /// The outputs can't be kept.
+    /// Returns an error if the outputs can't be stored.
     pub(crate) fn finish(&self) -> io::Result<SpooledOutput> {
         let pending =
             std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner));
@@ -222,7 +223,7 @@ impl StreamSpool {
         self.file.as_ref().map_or(0, |file| file.bytes)
     }
 
-    /// Adds bytes. `room`: bytes that may still be written to the disk.
+    /// Adds bytes. `room` is the number of bytes that may still be written to the disk.
     fn push(
         &mut self,
         bytes: &[u8],
@@ -234,13 +235,13 @@ impl StreamSpool {
         if self.raw.len() <= IN_MEMORY {
             return Ok(());
         }
-        // The ends of both outputs need room too. A byte that isn't text takes three.
+        // The ends of both outputs also need room. A byte that isn't valid text takes three bytes.
         let needed = 3 * (self.raw.len() + 4 * END) as u64;
         if room < needed {
             self.drop_middle();
             return Ok(());
         }
-        // A line that isn't too long stays whole, and so does a character.
+        // Characters are never split, and neither are lines that aren't too long.
         let end = match self.raw.iter().rposition(|byte| *byte == b'\n') {
             Some(newline) => newline + 1,
             None => self.raw.len() - unfinished(&self.raw),
@@ -264,8 +265,8 @@ impl StreamSpool {
         self.text.push(&rules.text(bytes));
     }
 
-    /// Writes the next part of the text to the file, which is created if there is none yet. `all`:
-    /// no more text follows.
+    /// Writes the next part of the text to the file, and creates the file if it is missing. `all`
+    /// is `true` if no more text follows.
     fn write(&mut self, all: bool, rules: TextRules, store: &OverflowStore) -> io::Result<()> {
         let text = self.text.next(all, rules.keys);
         let file = match &mut self.file {
@@ -275,7 +276,7 @@ impl StreamSpool {
         file.write(&text, store)
     }
 
-    /// Returns the file with everything that was written. Returns `None` if nothing was.
+    /// Returns the file with everything that was written. Returns `None` if nothing was written.
     fn finish(
         mut self,
         rules: TextRules,
@@ -307,9 +308,9 @@ impl RedactedText {
         self.text.len() - self.done
     }
 
-    /// Returns the next part without secrets. Text near the end waits, since later text can show
-    /// that it is a secret. `all`: all text is passed on, since no more follows or a reader needs
-    /// it now.
+    /// Returns the next part without secrets. Text near the end is buffered, because later text can
+    /// show that it is a secret. With `all`, all text is passed on, because no more text follows or
+    /// because a reader doesn't wait.
     pub(crate) fn next(&mut self, all: bool, keys: Option<Keys>) -> String {
         let text = &self.text;
         let end = if all {
@@ -325,8 +326,8 @@ impl RedactedText {
         // Text before the end stays as context for the search in the next part.
         let mut context_start = text.floor_char_boundary(end.saturating_sub(AROUND));
         let mut key_header = String::new();
-        // The first line of an unfinished private key stays too, since the key isn't recognised
-        // without it.
+        // The first line of an unfinished private key is also buffered, because the key isn't
+        // recognised without it.
         if keys.is_some()
             && let Some(header) = redaction::open_key(&text[..end])
             && header.start < context_start
@@ -341,7 +342,7 @@ impl RedactedText {
 }
 
 impl SpooledOutput {
-    /// Puts both outputs into one file, in the form of an answer.
+    /// Merges both outputs into one file, in the form of an answer.
     fn new(
         files: [Option<PartialFile>; 2],
         complete: bool,
@@ -371,13 +372,13 @@ impl SpooledOutput {
         Ok(Self { file, ranges, complete })
     }
 
-    /// Returns the next piece of an output (0: standard output, 1: standard error) from an offset
-    /// in it. The piece ends with a line, unless the line is longer than a piece. It is empty at
-    /// the end of the output.
+    /// Returns the next piece of an output (0 is standard output, 1 is standard error), starting at
+    /// an offset in it. The piece ends with a line, unless the line is longer than a piece. At the
+    /// end of the output, the piece is empty.
     ///
     /// # Errors
     ///
-    /// The file can't be read.
+    /// Returns an error if the file can't be read.
     pub(crate) fn piece(&self, output: usize, offset: u64) -> io::Result<String> {
         let Range { start, end } = self.ranges[output];
         let remaining = (end - start).saturating_sub(offset);
@@ -393,12 +394,12 @@ impl SpooledOutput {
         String::from_utf8(bytes).map_err(io::Error::other)
     }
 
-    /// Returns the last whole lines of an output, of at most `most` bytes, and the number of bytes
+    /// Returns the last whole lines of an output, at most `most` bytes, and the number of bytes
     /// between the offset and these lines.
     ///
     /// # Errors
     ///
-    /// The file can't be read.
+    /// Returns an error if the file can't be read.
     pub(crate) fn end(&self, output: usize, offset: u64, most: u64) -> io::Result<(u64, String)> {
         let Range { start, end } = self.ranges[output];
         let remaining = (end - start).saturating_sub(offset);
@@ -438,7 +439,7 @@ impl SpooledOutput {
     }
 }
 
-/// Appends an output with its label, and returns the range of the output.
+/// Appends an output after its label, and returns the range of the output.
 fn append(
     file: &mut PartialFile,
     label: &str,
@@ -459,7 +460,7 @@ pub(crate) struct KeptOutput {
     pub(crate) extent: Extent,
 }
 
-/// A kept output while its pieces are replaced by what security filters leave of them.
+/// A stored output while security filters replace its pieces.
 pub(crate) struct Rewriting {
     store: Arc<OverflowStore>,
     files: [Option<PartialFile>; 2],
@@ -484,17 +485,17 @@ impl Rewriting {
         file.write(text, &self.store)
     }
 
-    /// Returns the output that is left.
+    /// Returns the rewritten output.
     ///
     /// # Errors
     ///
-    /// The disk is full.
+    /// Returns an error if the disk is full.
     pub(crate) fn finish(self) -> io::Result<SpooledOutput> {
         SpooledOutput::new(self.files, self.complete, &self.store)
     }
 }
 
-/// Returns the length of the first line with its line end. Returns 0 if there is no line end.
+/// Returns the length of the first line including its line end, or 0 if there is no line end.
 fn first_line_length(bytes: &[u8]) -> usize {
     match bytes.iter().position(|byte| *byte == b'\n') {
         Some(newline) => newline + 1,

@@ -1,5 +1,5 @@
-//! Removes control characters and secrets from an outcome, bounds it, and withholds it if that
-//! takes too long.
+//! Removes control characters and secrets from an outcome, and limits its length. If this takes too
+//! long, the outcome is withheld.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ const MAX_MESSAGE: usize = 8192;
 /// The longest wait that a tool can ask for.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// Time limit for processing a longer answer. The longest needs a small part of it.
+/// Time limit for processing a longer answer. The longest answer needs a small part of it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Additional time if the call was cancelled: its output so far is still worth an answer.
+/// Additional time if the call was cancelled, because its output so far is still useful.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Cleans an outcome with [`clean()`]: a short one on this thread, a longer one on another thread
-/// with a time limit.
+/// Cleans an outcome with [`clean()`]. A long outcome is cleaned on another thread with a time
+/// limit.
 pub(super) async fn clean_in_time(
     outcome: Outcome,
     source: Option<Source>,
@@ -45,7 +45,8 @@ pub(super) async fn clean_in_time(
 ///
 /// # Errors
 ///
-/// The work took too long, or the call was cancelled and the work didn't end shortly after.
+/// Returns an error if the work took too long, or if the call was cancelled and the work didn't end
+/// shortly after.
 async fn run_in_time<R: Send + 'static>(
     run: impl FnOnce() -> R + Send + 'static,
     patience: Duration,
@@ -71,8 +72,7 @@ async fn run_in_time<R: Send + 'static>(
         .with_suggestion("Ask for less at once."))
 }
 
-/// Checks whether an outcome has more text than is processed at once. Doesn't serialise it to find
-/// out.
+/// Checks whether an outcome has too much text to process at once, without serialising it.
 fn is_long(outcome: &Outcome) -> bool {
     let mut length = 0;
     let (content, structured, meta) = match outcome {
@@ -92,7 +92,7 @@ fn is_long(outcome: &Outcome) -> bool {
     values.any(|value| value.as_ref().is_some_and(|value| is_longer(value, AT_ONCE)))
 }
 
-/// Returns the length of the texts of a failure besides its content.
+/// Returns the length of a failure's texts, excluding its content.
 fn failure_length(failure: &Failure) -> usize {
     let Failure { message, suggestion, code, denial, .. } = failure;
     let mut length = message.len();
@@ -104,13 +104,12 @@ fn failure_length(failure: &Failure) -> usize {
     length
 }
 
-/// Checks whether a value has more than `threshold` characters as JSON. Doesn't serialise it to
-/// find out.
+/// Checks whether a value has more than `threshold` characters as JSON, without serialising it.
 pub(super) fn is_longer(value: &Value, threshold: usize) -> bool {
     threshold != usize::MAX && remaining_after(value, threshold).is_none()
 }
 
-/// Returns how many of `available` characters remain after a value as JSON. Returns `None` if the
+/// Returns the number of `available` characters that remain after a value as JSON, or `None` if the
 /// value has more characters.
 fn remaining_after(value: &Value, available: usize) -> Option<usize> {
     match value {
@@ -134,8 +133,8 @@ fn remaining_after(value: &Value, available: usize) -> Option<usize> {
     }
 }
 
-/// Neutralises, redacts and bounds an outcome, in this order. Returns whether something was left
-/// out.
+/// Neutralises, redacts and shortens an outcome, in this order. Returns the outcome and whether a
+/// part was omitted.
 fn clean(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize) -> (Outcome, bool) {
     let mut truncated = false;
     let keys = source.map(Source::keys);
@@ -160,7 +159,7 @@ fn clean(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize) -> 
                 action: clean_line(&denial.action, keys),
                 rule: clean_line(&denial.rule, keys),
                 place: clean_line(&denial.place, keys),
-                // It may name lines to add to a file.
+                // The remedy may contain lines to add to a file.
                 remedy: shortened(clean_text(denial.remedy, keys)),
             });
             Err(failure)
@@ -211,7 +210,8 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// Neutralises and redacts the parts, also secrets that begin in one part and end in the next.
+/// Neutralises and redacts the parts. Also finds secrets that begin in one part and end in the
+/// next.
 fn contents(parts: Vec<Content>, source: Option<Source>, kind: Kind) -> Vec<Content> {
     let mut cleaned = Vec::with_capacity(parts.len());
     for mut part in parts {
@@ -234,8 +234,8 @@ fn contents(parts: Vec<Content>, source: Option<Source>, kind: Kind) -> Vec<Cont
     cleaned
 }
 
-/// Bounds the parts to `limit` bytes. The part that exceeds the limit is cut, and those after it
-/// are left out.
+/// Limits the parts to `limit` bytes. The part that exceeds the limit is cut, and the parts after
+/// it are omitted.
 fn bounded(parts: Vec<Content>, limit: usize, truncated: &mut bool) -> Vec<Content> {
     let mut room = limit;
     let mut shaped = Vec::with_capacity(parts.len());
@@ -252,8 +252,8 @@ fn bounded(parts: Vec<Content>, limit: usize, truncated: &mut bool) -> Vec<Conte
     shaped
 }
 
-/// Shortens a part that is too large to its first `room` bytes and a note. `more`: the number of
-/// parts after it.
+/// Replaces a part that is too large with its first `room` bytes and a note. `more` is the number
+/// of parts after it.
 fn cut_part(part: Content, room: usize, more: usize) -> Vec<Content> {
     let size = part.len();
     let note = if more == 0 {

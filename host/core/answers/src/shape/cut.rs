@@ -1,4 +1,4 @@
-//! Cuts a long answer: its beginning and its end stay.
+//! Cuts a long answer to its beginning and its end.
 
 use crate::overflow::byte_offset;
 
@@ -9,14 +9,15 @@ pub(super) struct Ends<'a> {
     pub(super) tail: &'a str,
     /// Characters of the head, where the omitted part begins.
     pub(super) offset: usize,
-    /// Characters that are left out.
+    /// The number of omitted characters.
     pub(super) left_out: usize,
     /// Characters of the whole text.
     pub(super) total: usize,
 }
 
-/// Returns the ends of a text of more than `threshold` characters, half of them each, or a little
-/// less to end at a line. Returns `None` if the text isn't longer.
+/// Returns the two ends of a text of more than `threshold` characters. Each end has half of
+/// `threshold`, or a little less to end at a line. Returns `None` if the text isn't longer than
+/// `threshold`.
 pub(super) fn ends(text: &str, threshold: usize) -> Option<Ends<'_>> {
     // A text has at least as many bytes as characters, and most answers are short.
     if text.len() <= threshold {

@@ -1,5 +1,5 @@
-//! Puts untrusted text into a fence with a random key, so that a model can tell it from the host's
-//! text.
+//! Puts untrusted text into a fence with a random key, so that a model can distinguish it from the
+//! host's text.
 //!
 //! ```text
 //! <external-data tool="fetch" key="3f9a2c41d07b5e88">
@@ -7,8 +7,8 @@
 //! </external-data key="3f9a2c41d07b5e88">
 //! ```
 //!
-//! The key is random for each answer, so no text can hold the end of its own fence; text that looks
-//! like a fence is changed.
+//! The key is random for each answer, so a text can't contain the end of its own fence. Text that
+//! looks like a fence is changed.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,8 @@ impl Fence {
     /// Returns a fence for an answer of `tool` with a new random key.
     pub(super) fn new(tool: &str) -> Self {
         let mut bytes = [0; 8];
-        // Even without random bytes, no text holds anything that looks like a fence.
+        // Even without random bytes, the text inside never contains anything that looks like a
+        // fence.
         let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
         let key = format!("{:016x}", u64::from_ne_bytes(bytes));
         Self {
@@ -38,8 +39,8 @@ impl Fence {
         }
     }
 
-    /// Puts an untrusted part inside the fence. A client shows the media type outside of the fence,
-    /// so only a well-known type stays.
+    /// Encloses an untrusted part in the fence. A client shows the media type outside of the fence,
+    /// so only a well-known type is preserved.
     pub(super) fn enclose(&self, part: &mut Content) {
         let known_type = part.media_type.as_deref().and_then(media::known);
         part.media_type = known_type.map(Into::into);
@@ -67,8 +68,8 @@ impl Fence {
     }
 }
 
-/// Returns a text that stands for an untrusted answer of `tool`, such as a summary of it, in a
-/// fence of its own.
+/// Returns a text in a new fence. The text represents an untrusted answer of `tool`, such as a
+/// summary of the answer.
 pub fn fenced(tool: &str, text: &str) -> String {
     Fence::new(tool).wrap(text)
 }
@@ -90,7 +91,7 @@ pub fn without_fence_keys(text: &str) -> Cow<'_, str> {
         if key_start < at.max(from) {
             continue;
         }
-        // The start may be inside a character if there is no key.
+        // If there is no key, `key_start` may be inside a character.
         if let Some(key) = text.get(key_start..)
             && key.starts_with(" key=\"")
         {
@@ -105,7 +106,7 @@ pub fn without_fence_keys(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Checks whether an address has only the characters of one.
+/// Checks whether a string has only the characters of a URI.
 fn is_plain_uri(uri: &str) -> bool {
     const MAX_URI: usize = 2048;
     uri.len() <= MAX_URI

@@ -7,7 +7,7 @@ use toolhold_policy::injections;
 
 use crate::blocking::{AT_ONCE, blocking};
 
-/// Searches an outcome for injection patterns and lists the found ones in its metadata.
+/// Searches an outcome for injection patterns, and lists the patterns in its metadata.
 pub(super) async fn flag(outcome: &mut Outcome) -> Vec<&'static str> {
     let text = text_of(outcome);
     let found = match text.len() {
@@ -22,7 +22,7 @@ pub(super) async fn flag(outcome: &mut Outcome) -> Vec<&'static str> {
     found
 }
 
-/// Returns the warning for a model about injection patterns, which comes before the fence. Returns
+/// Returns the warning about injection patterns for a model, which comes before the fence. Returns
 /// `None` if there are no patterns.
 pub(super) fn warning(patterns: &[&str]) -> Option<String> {
     if patterns.is_empty() {
@@ -55,7 +55,7 @@ pub(super) fn has_marked_part(outcome: &Outcome) -> bool {
     content.iter().any(Content::is_untrusted)
 }
 
-/// Returns all text of an outcome, to search in it.
+/// Returns all text of an outcome, to search it.
 fn text_of(outcome: &Outcome) -> String {
     let (content, structured, message) = match outcome {
         Ok(output) => (&output.content, &output.structured, ""),

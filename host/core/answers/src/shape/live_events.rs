@@ -1,5 +1,5 @@
-//! Removes secrets from the events of a running call before they leave the host, and marks those
-//! that others wrote as untrusted.
+//! Removes secrets from the events of a running call before they leave the host, and marks
+//! untrusted events.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -14,14 +14,16 @@ use crate::overflow::{LiveOutput, RedactedText, TextRules};
 /// Shortest time between two parts of the output of a command.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Passes on events without what a terminal would not show, and without secrets. If a secret comes
-/// in pieces, the pieces before it is recognised have left already; the rest isn't passed on.
+/// Passes events on without secrets and without text that a terminal would not show.
+///
+/// If a secret arrives in pieces, the pieces before it is recognised have already been passed on.
+/// The rest isn't passed on.
 pub(super) struct LiveEvents {
     receiver: Arc<EventReceiver>,
     rules: TextRules,
     /// The texts that the call emits.
     emitted: Mutex<RedactedText>,
-    /// Its messages, each as a line.
+    /// The messages, each as a line.
     messages: Mutex<RedactedText>,
 }
 
@@ -36,7 +38,7 @@ pub(super) struct EventReceiver {
 }
 
 impl EventReceiver {
-    /// Passes on a part, marked if it is untrusted.
+    /// Passes a part on, and marks it if it is untrusted.
     fn emitted(&self, mut part: Content) {
         if self.untrusted || part.is_untrusted() {
             self.warned.call_once(&*self.on_untrusted);
@@ -104,15 +106,15 @@ impl Events for LiveEvents {
     }
 }
 
-/// Passes on the output of a command while it runs.
+/// Passes the output of a command on while the command runs.
 struct ShownCommand {
     receiver: Arc<EventReceiver>,
     shown: Mutex<ShownOutput>,
 }
 
 struct ShownOutput {
-    /// Standard output and standard error. Each is searched alone, so that lines of one don't split
-    /// a secret in the other.
+    /// Standard output and standard error. Each output is searched separately, so that lines of one
+    /// output don't split a secret in the other.
     each: [LiveOutput; 2],
     last_sent: Instant,
 }

@@ -1,5 +1,5 @@
-//! Refuses arguments that hold the mark of a removed secret: writing them back would destroy the
-//! secret.
+//! Refuses arguments that contain the mark of a removed secret. Writing the mark back to a file
+//! would destroy the secret.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,12 +15,12 @@ use toolhold_catalogue::CallContext;
 /// Bytes of a file that are searched for a mark.
 const MAX_FILE: u64 = 16 << 20;
 
-/// Refuses a call whose arguments hold a mark, unless the file that it acts on holds the same mark
-/// already: then it is ordinary text there.
+/// Refuses a call whose arguments contain a mark. The call is allowed if its file already contains
+/// the same mark, because the mark is ordinary text in that file.
 ///
 /// # Errors
 ///
-/// [`Category::InvalidParameters`], with the mark.
+/// [`Category::InvalidParameters`], with the mark, if the call is refused.
 pub(super) fn check(context: &CallContext) -> Result<(), Failure> {
     let mut attached_texts = context.attachments.iter().filter_map(|part| match &part.body {
         Body::Text(text) => Some(text),
@@ -53,7 +53,7 @@ fn find_mark(value: &Value) -> Option<&str> {
     }
 }
 
-/// Checks whether a file that the call acts on holds the mark.
+/// Checks whether a file of the call's subjects contains the mark.
 fn is_in_file(context: &CallContext, mark: &str) -> bool {
     let Some(tool) = &context.tool else { return false };
     let Some(plugin) = &tool.plugin else { return false };
@@ -64,7 +64,7 @@ fn is_in_file(context: &CallContext, mark: &str) -> bool {
         let options = OpenOptions { read: true, ..OpenOptions::default() };
         let Ok(opened) = view.open(subject.text.as_ref(), options) else { continue };
         let mut bytes = Vec::new();
-        // A directory can be opened too, but not read.
+        // Opening a directory succeeds, but reading it fails.
         let result = File::from(opened.handle).take(MAX_FILE).read_to_end(&mut bytes);
         if result.is_ok() && String::from_utf8_lossy(&bytes).contains(mark) {
             return true;

@@ -1,5 +1,5 @@
-//! Passes only well-known media types of untrusted parts: a type is a word of its source that a
-//! client shows outside of every fence.
+//! Passes on only well-known media types of untrusted parts. The source chooses the type, and a
+//! client shows it outside of every fence.
 
 /// Well-known types, without parameters.
 const KNOWN: [&str; 44] = [
@@ -49,7 +49,7 @@ const KNOWN: [&str; 44] = [
     "text/plain",
 ];
 
-/// Returns the well-known type without its parameters. Returns `None` if it isn't one.
+/// Returns the well-known type without its parameters, or `None` for another type.
 pub(super) fn known(media_type: &str) -> Option<&'static str> {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     KNOWN.into_iter().find(|known| known.eq_ignore_ascii_case(essence))

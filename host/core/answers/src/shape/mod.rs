@@ -1,9 +1,9 @@
-//! Shapes an answer before it leaves, in a fixed order: as a terminal shows it, neutralised,
-//! redacted, filtered, searched for secrets again, cut, and fenced.
+//! Shapes an answer before it leaves the host, in a fixed order. The text is converted to what a
+//! terminal shows, neutralised, redacted, filtered, searched for secrets again, cut, and fenced.
 //!
-//! So characters that hide a secret are removed before the search, no cut leaves an unrecognised
-//! part of one, the stored answer is redacted, and the host's notice about a cut is outside of the
-//! fence.
+//! Because of this order, characters that hide a secret are removed before the search, a cut never
+//! hides a part of a secret from the search, the stored answer is redacted, and the host's notice
+//! about a cut is outside of the fence.
 
 mod clean;
 mod cut;
@@ -50,9 +50,9 @@ pub use structured::structured_schema;
 pub struct Shaper {
     /// Largest content in bytes.
     pub result: usize,
-    /// The tools in whose answers secrets are searched.
+    /// The tools whose answers are searched for secrets.
     pub redaction: Redaction,
-    /// Characters of text after which an answer is cut for a model. 0: never.
+    /// Number of characters after which an answer is cut for a model. 0 means never.
     pub threshold: usize,
     /// Stores the complete text of long answers.
     pub overflow: Arc<OverflowStore>,
@@ -112,7 +112,7 @@ impl Shaper {
             }
         }
 
-        // A filter may have joined a part that the tool marked to others.
+        // A filter may have merged a part that the tool marked with other parts.
         let marked_part_is_joined = has_marked_part && shape.filtered.is_some();
         let mut whole_is_untrusted =
             is_untrusted(context) || report.entries().output_of.is_some() || marked_part_is_joined;
@@ -126,8 +126,8 @@ impl Shaper {
         }
         if is_for_model {
             shape.untrusted = shape.has_untrusted;
-            // Files of the project are the user's, but others may have written them: text in the
-            // shape of orders is fenced.
+            // Files of the project belong to the user, but a third party may have written them.
+            // Text that looks like instructions is fenced.
             if !shape.has_untrusted && !shape.injections.is_empty() {
                 shape.untrusted = true;
                 whole_is_untrusted = true;
@@ -203,7 +203,7 @@ impl Shaper {
         Ok((content.iter().filter_map(Content::as_text).collect(), filtered))
     }
 
-    /// Returns the filtered answer, in which secrets have to be searched again, with its notices.
+    /// Returns the filtered answer with its notices. The answer must be searched for secrets again.
     #[expect(clippy::too_many_arguments, reason = "each is another fact of the one answer")]
     async fn filter(
         &self,
@@ -216,7 +216,7 @@ impl Shaper {
         cancel: &CancellationToken,
     ) -> (Outcome, Option<Notice>) {
         let output_of = report.entries().output_of.clone();
-        // A caller asks for the rest of an answer to see it, so it isn't filtered.
+        // A caller requests the rest of an answer to see all of it, so the rest isn't filtered.
         let is_stored_answer = context.tool.as_deref().is_some_and(reads_stored_answers);
         let tool_allows_it = match &output_of {
             Some(output) => output.shorten,
@@ -270,8 +270,8 @@ impl Shaper {
         (outcome, notice)
     }
 
-    /// Returns a receiver for the events of a call, which passes them to `events` as they may leave
-    /// the host. `on_untrusted` is called before the first one with untrusted text.
+    /// Returns a receiver for the events of a call. It removes secrets and passes the events on to
+    /// `events`. It calls `on_untrusted` before the first event with untrusted text.
     pub fn redact_events(
         &self,
         context: &CallContext,
@@ -283,26 +283,28 @@ impl Shaper {
         Arc::new(LiveEvents::new(receiver, self.rules(context)))
     }
 
-    /// Returns the rules by which a text of a call becomes one that may leave the host.
+    /// Returns the rules that convert a text of a call to a text that may leave the host.
     fn rules(&self, context: &CallContext) -> TextRules {
         TextRules { kind: kind(context), keys: self.source_of(context).map(Source::keys) }
     }
 
-    /// Returns the source of a call's texts. Returns `None` if no secrets are searched in them.
+    /// Returns the source of a call's texts. Returns `None` if these texts aren't searched for
+    /// secrets.
     fn source_of(&self, context: &CallContext) -> Option<Source> {
         self.redacts(context).then(|| Source::for_call(context))
     }
 
-    /// Refuses arguments that hold the mark of a secret.
+    /// Refuses arguments that contain the mark of a secret.
     ///
     /// # Errors
     ///
-    /// [`Category::InvalidParameters`](toolhold_contract::Category::InvalidParameters).
+    /// [`Category::InvalidParameters`](toolhold_contract::Category::InvalidParameters) if the
+    /// arguments contain a mark.
     pub fn check(&self, context: &CallContext) -> Result<(), Failure> {
         if self.redacts(context) { marks::check(context) } else { Ok(()) }
     }
 
-    /// Removes secrets from the arguments that their tool keeps after the call.
+    /// Removes secrets from the arguments that the tool stores after the call.
     pub fn redact_kept(&self, context: &mut CallContext) {
         if !self.redacts(context) {
             return;
@@ -346,7 +348,7 @@ impl Shaper {
         .await
     }
 
-    /// Gives a spooled output its ID.
+    /// Gives a spooled output its ID, so that it is stored.
     async fn keep_spooled(
         &self,
         context: &CallContext,
@@ -357,13 +359,13 @@ impl Shaper {
         Ok(blocking(move || output.keep(&session)).await?)
     }
 
-    /// Returns the converter for the output of a command that goes on after its call.
+    /// Returns the converter for the output of a command that continues after its call.
     pub fn live(&self, context: &CallContext) -> LiveOutput {
         LiveOutput::new(self.rules(context))
     }
 
-    /// Returns the store for the whole output of the command of a call. Returns `None` if there is
-    /// no command, or nothing is kept.
+    /// Returns the store for the whole output of a call's command. Returns `None` if there is no
+    /// command, or if no output is stored.
     pub fn spool(&self, context: &CallContext) -> Option<Arc<Spool>> {
         let tool = context.tool.as_deref()?;
         if self.threshold == 0 || !tool.is_built_in() {
@@ -375,7 +377,7 @@ impl Shaper {
     }
 }
 
-/// The reason why the complete text of an answer isn't kept.
+/// The reason why the complete text of an answer isn't stored.
 #[derive(Debug, thiserror::Error)]
 enum KeepError {
     #[error("it is gone")]
@@ -391,19 +393,19 @@ enum KeepError {
 /// The effect of shaping on an answer.
 #[derive(Debug, Default)]
 pub struct ShapeReport {
-    /// The part that filters left out.
+    /// The part that filters omitted.
     pub filtered: Option<FilterSummary>,
     /// The injection patterns in untrusted text.
     pub injections: Vec<&'static str>,
-    /// Whether a part was left out.
+    /// Whether a part was omitted.
     pub truncated: bool,
-    /// Whether it is untrusted text for a model.
+    /// Whether the answer is untrusted text for a model.
     pub untrusted: bool,
-    /// Whether it has untrusted text, for any reader.
+    /// Whether the answer has untrusted text, for any reader.
     pub has_untrusted: bool,
-    /// The host's notices, which are in its text too.
+    /// The host's notices, which are also in the answer's text.
     pub notices: Vec<String>,
-    /// Where to read the part that was left out.
+    /// The position where the omitted part can be read.
     pub rest: Option<Remainder>,
 }
 
@@ -426,7 +428,7 @@ fn bracketed(notice: &str) -> String {
     format!("[{notice}]\n")
 }
 
-/// Returns the place where `read_overflow` goes on. Returns `None` if the answer isn't stored.
+/// Returns the position at which `read_overflow` continues, or `None` if the answer isn't stored.
 fn remainder(kept: &Result<(OverflowId, Extent), KeepError>, offset: usize) -> Option<Remainder> {
     kept.as_ref().ok().map(|(id, _)| Remainder { id: id.as_str().to_owned(), offset })
 }
@@ -453,8 +455,8 @@ fn is_untrusted(context: &CallContext) -> bool {
     tool.definition.annotations.open_world
 }
 
-/// Moves the message of a third-party tool about its failure into the answer's parts, which are
-/// fenced. A message of the host takes its place.
+/// Moves the failure message of a third-party tool into the answer's parts, which are fenced. A
+/// message of the host replaces it.
 fn enclose_words(context: &CallContext, outcome: &mut Outcome) {
     let (Some(tool), Err(failure)) = (&context.tool, outcome) else { return };
     if tool.is_built_in() || !failure.by_tool || failure.denial.is_some() {
@@ -469,20 +471,21 @@ fn enclose_words(context: &CallContext, outcome: &mut Outcome) {
     failure.content.insert(0, Content::untrusted(&UntrustedText::new(words)));
 }
 
-/// Checks whether the answer of a call shows the content of files: whether its tool reads paths.
+/// Checks whether the answer of a call shows the content of files, which means that its tool reads
+/// paths.
 fn shows_files(context: &CallContext) -> bool {
     let Some(tool) = &context.tool else { return false };
     let Definition { annotations, subjects, .. } = &*tool.definition;
     annotations.read_only && subjects.iter().any(|subject| subject.kind == SubjectKind::Path)
 }
 
-/// Checks whether a value that a person gives to a tool's provider holds a secret.
+/// Checks whether a value that a person gives to a tool's provider contains a secret.
 pub fn holds_secret(value: &Value) -> bool {
     let Some(text) = value.as_str() else { return false };
     redaction::text(text, redaction::Keys::Text) != text
 }
 
-/// Describes how to read the part that was left out.
+/// Describes how to read the omitted part.
 fn describe_rest(kept: &Result<(OverflowId, Extent), KeepError>, offset: usize) -> String {
     match kept {
         Ok((id, Extent::Whole)) => format!(

@@ -18,15 +18,16 @@ struct ModelAnswer<'a> {
     context: &'a CallContext,
     shape: &'a mut ShapeReport,
     outcome: &'a mut Outcome,
-    /// The fence of its untrusted text, if it has some.
+    /// The fence of the untrusted text, if there is any.
     fence: Option<Fence>,
-    /// The most characters of its text and of its structured value.
+    /// Maximum number of characters of the text and of the structured value.
     threshold: usize,
 }
 
 impl Shaper {
     /// Cuts a text that is too long for a model, stores the complete text, and fences untrusted
-    /// text: all of it, or the parts that the tool marked. Of a text that is cut, all.
+    /// text. The fence encloses the parts that the tool marked. If the text is cut or is all
+    /// untrusted, the fence encloses all of it.
     pub(super) async fn for_model(
         &self,
         context: &CallContext,
@@ -37,7 +38,7 @@ impl Shaper {
     ) {
         let Some(tool) = &context.tool else { return };
         let fence = shape.untrusted.then(|| Fence::new(&tool.definition.name));
-        // The rest of an answer has its own limit.
+        // The tool for the rest of an answer has its own limit.
         let is_bounded = self.threshold > 0 && !reads_stored_answers(tool);
         let threshold = if is_bounded { self.threshold } else { usize::MAX };
         let mut answer = ModelAnswer { context, shape, outcome, fence, threshold };
@@ -48,8 +49,8 @@ impl Shaper {
         content_of(answer.outcome).splice(0..0, warning);
     }
 
-    /// Leaves out the parts that are too long, and stores all of the answer. Returns whether the
-    /// text is cut. A cut text is also fenced.
+    /// Omits the parts that are too long, and stores the whole answer. Returns whether the text was
+    /// cut. A cut text is also fenced.
     async fn leave_out(
         &self,
         answer: &mut ModelAnswer<'_>,
@@ -88,7 +89,7 @@ impl Shaper {
         ends.is_some()
     }
 
-    /// Leaves out a structured value that is too long, and stores it.
+    /// Omits a structured value that is too long, and stores it.
     async fn leave_out_value(&self, answer: &mut ModelAnswer<'_>) {
         let ModelAnswer { context, shape, outcome, threshold, .. } = answer;
         let Some(value) = value_of(outcome).take_if(|value| is_longer(value, *threshold)) else {
@@ -115,7 +116,7 @@ impl ModelAnswer<'_> {
         if let Some(fence) = &self.fence {
             flagged::set_meta(self.outcome, "toolhold:untrusted", json!(true));
             if whole_is_untrusted {
-                // Notices name files and hosts, and are in the fenced text too.
+                // Notices contain the names of files and hosts, and are also in the fenced text.
                 for notice in &mut self.shape.notices {
                     *notice = fence.wrap(notice);
                 }
@@ -133,8 +134,9 @@ impl ModelAnswer<'_> {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// Shortens a structured value that is too long, if it may be shortened. Returns the offset of
-    /// the part that isn't shown. An empty `whole` becomes the text that has the complete value.
+    /// Shortens a structured value that is too long, if shortening is possible. Returns the offset
+    /// of the part that isn't shown. If `whole` is empty, it becomes the text of the complete
+    /// value.
     fn shorten_value(&mut self, whole: &mut String) -> Option<usize> {
         let threshold = self.threshold;
         if !value_of(self.outcome).as_ref().is_some_and(|value| is_longer(value, threshold)) {
@@ -150,7 +152,7 @@ impl ModelAnswer<'_> {
         shortened::shorten(value, threshold)
     }
 
-    /// Replaces the text by its ends and a notice between them.
+    /// Replaces the text with its two ends and a notice between them.
     fn show_ends(
         &mut self,
         ends: &Ends<'_>,

@@ -1,4 +1,5 @@
-//! Shortens a structured answer that is too long for a model and has a field that says so.
+//! Shortens a structured answer that is too long for a model. The answer must have a field that
+//! reports this.
 
 use serde_json::Value;
 use toolhold_contract::Outcome;
@@ -6,7 +7,8 @@ use toolhold_contract::Outcome;
 use super::clean::is_longer;
 use super::cut;
 
-/// Largest notice in place of an omitted text, and of the characters between a key and its value.
+/// Maximum length of the notice that replaces an omitted text. The characters between a key and its
+/// value have the same limit.
 const AROUND: usize = 100;
 
 /// The field that says whether something is missing.
@@ -21,11 +23,12 @@ pub(super) fn is_truncated(outcome: &Outcome) -> bool {
     structured.as_ref().is_some_and(|value| value[FLAG] == Value::Bool(true))
 }
 
-/// Cuts the texts of an object with the field `truncated` and sets the field. The object then has
-/// about `threshold` characters and still matches its schema, so that a client gets the structured
-/// answer that it was promised. Returns the length of the shortest beginning that is kept of a
-/// text; the complete text is read on from there. Returns `None` if there is no such field, or
-/// something other than texts is long.
+/// Cuts the texts of an object with the field `truncated`, and sets the field.
+///
+/// The object then has about `threshold` characters and still matches its schema, so the client
+/// gets a valid structured answer. Returns the length of the shortest remaining beginning of a
+/// text. The complete text is read from this offset. Returns `None` if there is no such field, or
+/// if something other than a text is long.
 pub(super) fn shorten(value: &mut Value, threshold: usize) -> Option<usize> {
     let fields = value.as_object()?;
     if !fields.get(FLAG)?.is_boolean() {

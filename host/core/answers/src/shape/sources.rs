@@ -1,4 +1,5 @@
-//! Decides by the file or tool that a text comes from which secrets are searched in it.
+//! Decides which secrets are searched in a text. The file or tool from which the text comes
+//! determines this.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -10,26 +11,26 @@ use toolhold_system::files::FileView;
 
 use crate::overflow::READ_OVERFLOW;
 
-/// Ways to split the beginning of a line that are tried; after them, the line is treated as one of
-/// a settings file.
+/// Maximum number of attempts to split the beginning of a line. After that, the line is treated
+/// like a line of a settings file.
 const TRIES: usize = 64;
 
-/// Bytes of a file's name that are compared, from its end.
+/// Maximum number of bytes that are compared at the end of a file's name.
 const NAME: usize = 256;
 
 /// The source of a call's texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// One source, or unknown.
+    /// All text has one source, which may be unknown.
     One(Keys),
-    /// Lines of many files, each after its file's name: the answer of `grep`. This is the minimum
-    /// for each.
+    /// Lines of many files, each after its file's name, as in the answer of `grep`. The value is
+    /// the minimum setting for each line.
     Lines(Keys),
 }
 
 impl Source {
-    /// Returns the source of a call's texts. In source code, `password = …` is an ordinary line; in
-    /// a settings file it holds a secret.
+    /// Returns the source of a call's texts. In source code, `password = …` is an ordinary line. In
+    /// a settings file, this line contains a secret.
     pub(super) fn for_call(context: &CallContext) -> Self {
         let Some(tool) = context.tool.as_deref() else { return Self::One(Keys::Text) };
         if !tool.is_built_in() {
@@ -43,13 +44,13 @@ impl Source {
             ("edit", Some(path)) if is_plugin => Self::One(of_file(path).max(Keys::Text)),
             ("grep", Some(path)) if is_plugin => Self::Lines(keys_for_search(context, path)),
             ("grep", None) if is_plugin => Self::Lines(Keys::Unknown),
-            // A stored answer was redacted when it was stored.
+            // A stored answer is already redacted.
             (READ_OVERFLOW, _) => Self::One(Keys::Unknown),
             _ => Self::One(Keys::Text),
         }
     }
 
-    /// Redacts a part of an answer by its source.
+    /// Redacts a part of an answer according to its source.
     pub(super) fn part(self, mut part: Content) -> Content {
         if let (Self::Lines(least), Body::Text(text)) = (self, &mut part.body) {
             let lines = Lines { text, least, line: Cell::new(Line::beginning(0)) };
@@ -63,7 +64,7 @@ impl Source {
         redaction::content(part, self.keys())
     }
 
-    /// Returns the setting for texts without lines of files: messages, fields.
+    /// Returns the setting for messages and fields, which have no lines of files.
     pub(super) fn keys(self) -> Keys {
         match self {
             Self::One(keys) => keys,
@@ -72,9 +73,10 @@ impl Source {
     }
 }
 
-/// Returns the minimum setting for lines that `grep` finds in `path`. In a directory, each line
-/// shows the name of its own file. Links of `path` are followed, since a line shows the name of a
-/// link and not of its target.
+/// Returns the minimum setting for lines that `grep` finds in `path`.
+///
+/// In a directory, each line shows the name of its own file. Links of `path` are followed: a line
+/// shows the name of the link, which can differ from the target's name.
 fn keys_for_search(context: &CallContext, path: &str) -> Keys {
     let keys = of_file(path);
     if keys != Keys::Unknown && is_directory(context, path) == Some(true) {
@@ -83,7 +85,7 @@ fn keys_for_search(context: &CallContext, path: &str) -> Keys {
     keys
 }
 
-/// Checks whether a path is a directory. Returns `None` if that isn't known.
+/// Checks whether a path is a directory. Returns `None` if this isn't known.
 fn is_directory(context: &CallContext, path: &str) -> Option<bool> {
     let grants = context.tool.as_ref()?.plugin.as_ref()?.policy().files.clone()?;
     Some(FileView::new(grants, true).find(path.as_ref()).ok()?.kind.is_dir())
@@ -93,20 +95,20 @@ fn is_directory(context: &CallContext, path: &str) -> Option<bool> {
 struct Lines<'a> {
     text: &'a str,
     least: Keys,
-    /// The line of the last query. Nothing in it is read twice.
+    /// The line of the last query, which stores the progress so that nothing is read twice.
     line: Cell<Line>,
 }
 
 /// A partly read line.
 #[derive(Clone, Copy)]
 struct Line {
-    /// The offset of its first byte.
+    /// The offset of the line's first byte.
     start: usize,
-    /// The offset up to which it was read.
+    /// The offset up to which the line was read.
     seen: usize,
-    /// Ways to split its beginning that were tried.
+    /// The number of attempts to split the line's beginning.
     tries: usize,
-    /// The strictest setting of the file names that it may begin with.
+    /// The strictest setting of the file names with which the line may begin.
     keys: Keys,
 }
 
@@ -117,7 +119,7 @@ impl Line {
 }
 
 impl Lines<'_> {
-    /// Returns the setting at an offset, by the text before it in its line.
+    /// Returns the setting at an offset. The text before the offset in the same line determines it.
     fn at(&self, offset: usize) -> Keys {
         let mut line = self.line.get();
         if offset < line.start {
@@ -127,8 +129,8 @@ impl Lines<'_> {
             line = Line::beginning(line.seen + newline + 1);
         }
 
-        // A file's name can look like the beginning of a line, so one way to read the line that
-        // names a settings file is enough.
+        // A file's name can look like the beginning of a line. If one way to split the line gives
+        // the name of a settings file, the line is treated as one of a settings file.
         let unread = &self.text[line.seen..offset.max(line.seen)];
         for (index, separator) in unread.match_indices([':', '-']) {
             if line.tries == TRIES {
@@ -139,7 +141,7 @@ impl Lines<'_> {
             let path_end = line.seen + index;
             let after = &self.text[path_end + 1..offset];
             let digits = after.bytes().take_while(u8::is_ascii_digit).take(20).count();
-            // The line number stands between two of the same separator.
+            // The line number is between two equal separators.
             if digits > 0 && after[digits..].starts_with(separator) {
                 let path = &self.text[line.start..path_end];
                 let name_start = path.ceil_char_boundary(path.len().saturating_sub(NAME));
@@ -179,7 +181,7 @@ const PRIVATE_KEYS: [&str; 9] = ["pem", "key", "p8", "pk8", "pfx", "p12", "ppk",
 /// Beginnings of the names of ssh's private keys.
 const SSH_KEYS: [&str; 5] = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "ssh_host_"];
 
-/// Endings of the names of settings files and of logs about them.
+/// Suffixes of the names of settings files and of their logs.
 const SETTINGS: [&str; 41] = [
     "env",
     "ini",

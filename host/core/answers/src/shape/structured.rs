@@ -1,10 +1,10 @@
-//! Makes the structured answer for a client whose model sees nothing else: with the host's notices
-//! in it, and with untrusted texts fenced.
+//! Makes the structured answer for a client whose model sees nothing else. The answer contains the
+//! host's notices, and untrusted texts are fenced.
 //!
-//! The names `notices` and `rest` belong to the host. A tool's own fields of these names become
-//! `tool_notices` and `tool_rest`, and a value without room for more names goes into `result`; the
-//! advertised schema says the same. Without a schema, the tool's text may hold more than its value,
-//! so the text is added as `text`.
+//! The names `notices` and `rest` belong to the host. A tool's own fields with these names become
+//! `tool_notices` and `tool_rest`. A value that can't have more fields becomes the field `result`.
+//! The advertised schema has the same changes. Without a schema, the tool's text may contain more
+//! than its value, so the text is added as `text`.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,8 @@ const OWN: [(&str, &str); 2] = [(NOTICES, "tool_notices"), (REST, "tool_rest")];
 const NOTICES: &str = "notices";
 const REST: &str = "rest";
 
-/// The text of an answer whose value has no schema, and the new name of a tool's own field.
+/// The field with the text of an answer whose value has no schema. The second string is the new
+/// name of a tool's own field with this name.
 const TEXT: (&str, &str) = ("text", "tool_text");
 
 /// The field for a value without room for the host's names.
@@ -41,10 +42,10 @@ const OPEN: [&str; 12] = [
     "$comment",
 ];
 
-/// Keywords whose values are data and not schemas.
+/// Keywords whose values are data, not schemas.
 const DATA: [&str; 6] = ["enum", "const", "default", "examples", "required", "dependentRequired"];
 
-/// Keywords whose values are schemas by name.
+/// Keywords whose values are maps from names to schemas.
 const BY_NAME: [&str; 5] =
     ["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"];
 
@@ -53,9 +54,10 @@ const MAX_NAME: usize = 64;
 
 impl Answer {
     /// Returns the structured answer for a model: an object with the host's `notices`, and with
-    /// `rest`, where to read on, if there is more. The object matches [`structured_schema`]. Texts
-    /// from untrusted sources are fenced. Returns `None` if the tool gave no structured answer, or
-    /// one that doesn't match its schema.
+    /// `rest`, the position of the remaining text, if there is more.
+    ///
+    /// The object matches [`structured_schema`]. Texts from untrusted sources are fenced. Returns
+    /// `None` if the tool gave no structured answer, or one that doesn't match its schema.
     pub fn structured_for_model(&self, tool: &Definition) -> Option<Value> {
         let (structured, feedback) = match &self.outcome {
             Ok(output) => (&output.structured, None),
@@ -110,8 +112,8 @@ impl Answer {
     }
 }
 
-/// Returns the JSON Schema of [`Answer::structured_for_model`]: always of an object. Returns `None`
-/// if the tool has no schema.
+/// Returns the JSON Schema of [`Answer::structured_for_model`], which is always an object. Returns
+/// `None` if the tool has no schema.
 pub fn structured_schema(tool: &Definition) -> Option<Value> {
     let tool_schema = tool.output_schema.as_ref()?;
     let mut keywords = match tool_schema {
@@ -151,14 +153,14 @@ fn rest_schema() -> Value {
     })
 }
 
-/// Checks whether a schema is of an object to which the host's names can be added.
+/// Checks whether a schema describes an object to which the host's fields can be added.
 fn has_room(schema: &Value) -> bool {
     let Value::Object(keywords) = schema else { return false };
     let is_open = keywords.keys().all(|keyword| OPEN.contains(&keyword.as_str()));
     if schema["type"] != "object" || !is_open {
         return false;
     }
-    // A field can't be renamed if the tool has a field of the new name, too.
+    // A field can't be renamed if the tool also has a field with the new name.
     let properties = &schema["properties"];
     !OWN.iter().any(|(own, moved)| properties.get(own).is_some() && properties.get(moved).is_some())
 }
@@ -181,7 +183,7 @@ fn wrapped(own: &Value) -> Map<String, Value> {
         ("required".to_owned(), json!([RESULT])),
     ]);
     if let Value::Object(fields) = &mut inner {
-        // It would change the root of the references in it.
+        // An `$id` would change the root of the references inside.
         fields.remove("$id");
         outer.extend(fields.remove("$schema").map(|dialect| ("$schema".to_owned(), dialect)));
     }
@@ -190,7 +192,7 @@ fn wrapped(own: &Value) -> Map<String, Value> {
     outer
 }
 
-/// Adjusts the references of a schema to its new place.
+/// Adjusts the references of a schema to its new position.
 fn rebase(schema: &mut Value) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(rebase),
@@ -228,8 +230,8 @@ fn allow_fences(schema: &mut Value) {
     }
 }
 
-/// Collects the texts that a schema itself names, as values or as fields. These texts are the
-/// tool's words, known before the call.
+/// Collects the strings that a schema contains, as values or as fields. The tool defines these
+/// strings before the call.
 fn collect_known<'s>(schema: &'s Value, known: &mut HashSet<&'s str>) {
     match schema {
         Value::Array(items) => items.iter().for_each(|item| collect_known(item, known)),

@@ -1,5 +1,5 @@
-//! Reads the audit log in order for exports: from any place, over the ends of its files, and on as
-//! it grows.
+//! Reads the audit log in order for exports. A reader starts at any position, continues across
+//! files, and follows the log as it grows.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -22,19 +22,20 @@ use super::time;
 /// Most bytes of records that are read at once.
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// How often the files are listed again when one seems to be missing: another process may have
-/// turned a file meanwhile.
+/// Number of attempts to list the files when one seems to be missing. Another process may have
+/// rotated a file meanwhile.
 const TRIES: usize = 3;
 
 /// Bytes before the time of a record, and the time's own.
 const TIME: std::ops::Range<usize> = 7..34;
 
-/// A place in the log: the number and the hash of the record before it. By default the beginning.
+/// A position in the log: the number and the hash of the entry before it. The default is the
+/// beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogPosition {
-    /// The record's number; 0 before the first record.
+    /// The number of the entry, or 0 before the first entry.
     pub seq: u64,
-    /// Its hash in hexadecimal; zeros before the first record.
+    /// The hash of the entry in hexadecimal, or zeros before the first entry.
     pub hash: String,
 }
 
@@ -59,27 +60,28 @@ pub enum ReadFrom {
     Time(SystemTime),
 }
 
-/// A record as it is in the log.
+/// An entry as it is in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Its line without the line end.
+    /// The line of the entry, without its line end.
     pub line: Vec<u8>,
-    /// The place after it: its own number and hash.
+    /// The position after the entry: its own number and hash.
     pub position: LogPosition,
-    /// The hash that its own hash covers: that of the record before it.
+    /// The hash of the previous entry, which this entry's hash covers.
     pub previous: String,
-    /// Whether it is unchanged and follows the record before it.
+    /// Whether the entry is unchanged and follows the previous entry.
     pub intact: bool,
-    /// Records that are missing before it. If it is [`intact`](Self::intact), whole files are
-    /// missing: mostly `keep` had them removed, and [`Trail::verify`](crate::Trail::verify) tells.
+    /// The number of entries that are missing before this entry. If this entry is
+    /// [`intact`](Self::intact), whole files are missing. Usually they were removed because of
+    /// `keep`, which [`Trail::verify`](crate::Trail::verify) checks.
     pub missing: u64,
 }
 
-/// Reads records in their order. A reader holds no lock, so it never delays a writer.
+/// Reads entries in their order. A reader holds no lock, so it never delays a writer.
 pub struct RecordReader {
     path: PathBuf,
     from: ReadFrom,
-    /// `None`: nothing was ever recorded.
+    /// The open log. `None` means that nothing was ever recorded.
     opened: Option<Opened>,
 }
 
@@ -90,7 +92,7 @@ struct Opened {
     /// Records before this time are passed over.
     from: Option<Vec<u8>>,
     after: Link,
-    /// `None`: no file has begun yet.
+    /// The current file. `None` means that no file has been started.
     file: Option<LogPart>,
 }
 
@@ -99,18 +101,18 @@ struct LogPart {
     number: u64,
     file: File,
     at: u64,
-    /// Whether its last record was read.
+    /// Whether the last entry of the file was read.
     ended: bool,
 }
 
 impl RecordReader {
-    /// Reads the log of the user whose folders these are. Creates and changes nothing. If nothing
-    /// was recorded yet, it reads from the first record on.
+    /// Opens the log in the folders of a user. Creates and changes nothing. If nothing has been
+    /// recorded yet, reading starts with the first entry.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`]: the folder can't be read or trusted, its key is lost, or the record of
-    /// the position is missing or another one.
+    /// [`HostError::Io`] if the folder can't be read or trusted, if its key is lost, or if the
+    /// entry of the position is missing or different.
     pub fn open(folders: &Folders, from: ReadFrom) -> Result<Self, HostError> {
         let path = folders.data.join(files::FOLDER);
         let mut reader = Self { path, from, opened: None };
@@ -118,12 +120,12 @@ impl RecordReader {
         Ok(reader)
     }
 
-    /// Identifies the key of the log without giving it away: the beginning of its SHA-256. Returns
-    /// `None` if there is none yet.
+    /// Returns the beginning of the key's SHA-256 hash, which identifies the key without revealing
+    /// it. Returns `None` if there is no key yet.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`], naming the folder.
+    /// [`HostError::Io`] with the folder if the key can't be read.
     pub fn key_id(&self) -> Result<Option<String>, HostError> {
         self.opened
             .as_ref()
@@ -132,23 +134,23 @@ impl RecordReader {
             .map_err(HostError::io(self.path.join(files::KEY).display().to_string()))
     }
 
-    /// Returns the next records, at most this number and a mebibyte. The list is empty if there are
-    /// no more records at the moment.
+    /// Returns the next entries, at most `most` entries and one mebibyte. The list is empty if
+    /// there are no more entries at the moment.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`], naming the folder.
+    /// [`HostError::Io`] with the folder if the log can't be read.
     pub fn read(&mut self, most: usize) -> Result<Vec<LogRecord>, HostError> {
         self.find()?;
         let Some(opened) = &mut self.opened else { return Ok(Vec::new()) };
         opened.read(most).map_err(HostError::io(self.path.display().to_string()))
     }
 
-    /// Waits until the log changes, at most this long.
+    /// Waits until the log changes, or until `most` has passed.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`], naming the folder.
+    /// [`HostError::Io`] with the folder if waiting fails.
     pub fn wait(&mut self, most: Duration) -> Result<(), HostError> {
         let Some(opened) = &self.opened else {
             std::thread::sleep(most.min(Duration::from_secs(1)));
@@ -157,7 +159,7 @@ impl RecordReader {
         opened.wait(most).map_err(HostError::io(self.path.display().to_string()))
     }
 
-    /// Opens the log, unless it is open or nothing is recorded.
+    /// Opens the log, unless it is already open or nothing has been recorded.
     fn find(&mut self) -> Result<(), HostError> {
         if self.opened.is_none() {
             self.opened = Opened::new(&self.path, &self.from)
@@ -177,12 +179,13 @@ impl Opened {
             }
             Err(error) => return Err(error),
         };
-        // The folder is watched before it is read, so that no change is missed between the two.
+        // The folder is watched before it is read, so that no change between the two is missed.
         let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_FROM;
         inotify::add_watch(&changes, path, what)?;
         let Some(key) = files::key(&folder)? else {
-            // A writer creates the key before the first record, so the key is looked for again.
+            // A writer creates the key before the first entry, so the reader looks for the key
+            // again.
             if files::has_current_records(&folder) && files::key(&folder)?.is_none() {
                 return Err(io::Error::new(
                     ErrorKind::NotFound,
@@ -204,7 +207,7 @@ impl Opened {
         Ok(Some(opened))
     }
 
-    /// Returns the files that have begun, in order, each with its first record.
+    /// Returns the started files in order, each with its first entry.
     fn files(&self) -> io::Result<Vec<(File, files::Begin)>> {
         let mut tries_left = TRIES;
         loop {
@@ -279,14 +282,14 @@ impl Opened {
         Ok(())
     }
 
-    /// Goes to the file in which a time lies.
+    /// Moves to the file that contains a time.
     fn seek_time(&mut self, from: Vec<u8>) -> io::Result<()> {
         let mut found = self.files()?;
         let index =
             found.iter().rposition(|(_, begin)| begin.ts.as_bytes() <= &from[..]).unwrap_or(0);
         if index < found.len() {
             let (file, begin) = found.swap_remove(index);
-            // Records before this file aren't missing, since they weren't requested.
+            // Entries before this file aren't missing, because they weren't requested.
             self.after = Link { seq: begin.seq - 1, hash: begin.previous };
             self.begin_with(Some((file, begin)));
         }
@@ -304,7 +307,7 @@ impl Opened {
         let mut records = Vec::new();
         let mut bytes = 0;
         loop {
-            // It doesn't matter what has changed: what is there now is read.
+            // The kind of change doesn't matter, because the present files are read.
             self.forget_changes()?;
             self.read_file(most, &mut bytes, &mut records)?;
             if records.len() >= most || bytes >= MAX_BYTES || !self.go_on()? {
@@ -352,15 +355,15 @@ impl Opened {
         Ok(())
     }
 
-    /// Goes to the next file if the current one has ended and there is a next one. Returns whether
-    /// there may be more records to read.
+    /// Moves to the next file if the current file has ended and a next file exists. Returns whether
+    /// there may be more entries to read.
     fn go_on(&mut self) -> io::Result<bool> {
         let Some(part) = &self.file else {
             let first = self.files()?.into_iter().next();
             self.begin_with(first);
             return Ok(self.file.is_some());
         };
-        // A cheap check comes first, since most often there is nothing new.
+        // A cheap check comes first, since usually nothing has changed.
         let newest = match self.folder.file(CURRENT) {
             Ok(file) => begin(&file, CURRENT)?.map(|begin| begin.file),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -370,7 +373,7 @@ impl Opened {
         if !has_next {
             return Ok(false);
         }
-        // Its last records may have been written after it was read.
+        // The last entries of the file may have been written after it was read.
         let number = part.number;
         let size = part.file.metadata()?.len();
         if !part.ended && has_line(&part.file, part.at, size)? {
@@ -405,11 +408,12 @@ impl Opened {
     }
 }
 
-/// Returns the first record of a file. Returns `None` if it isn't written yet.
+/// Returns the first entry of a file, or `None` if it hasn't been written yet.
 ///
 /// # Errors
 ///
-/// The file begins with something else, so its place in the log is unknown.
+/// Returns an error if the file begins with anything else, because its position in the log is then
+/// unknown.
 fn begin(file: &File, name: &str) -> io::Result<Option<files::Begin>> {
     if !has_line(file, 0, file.metadata()?.len())? {
         return Ok(None);
@@ -427,12 +431,12 @@ fn has_line(file: &File, from: u64, to: u64) -> io::Result<bool> {
     Ok(Lines::new(file, from, to).next()?.is_some_and(|line| line.whole))
 }
 
-/// Returns the record of a line, compared with the one before it.
+/// Returns the entry of a line, compared with the previous entry.
 fn check(key: &Key, after: &Link, sealed: &SealedRecord<'_>, line: &[u8]) -> LogRecord {
     let next = after.seq + 1;
     let missing = sealed.link.seq.saturating_sub(next);
     let mut previous: Hash = after.hash;
-    // The first record of a file states the hash before it, since the files before it may be
+    // The first entry of a file states the previous hash, because the previous files may have been
     // removed.
     if missing > 0
         && let Some(begin) = files::begin_of(line)
@@ -449,8 +453,8 @@ fn check(key: &Key, after: &Link, sealed: &SealedRecord<'_>, line: &[u8]) -> Log
     }
 }
 
-/// Checks that a reader can start in a log without records, in which only the first position
-/// exists.
+/// Checks that a reader can start in a log without entries. Only the first position exists in this
+/// log.
 fn check_empty_log(from: &ReadFrom) -> io::Result<()> {
     match from {
         ReadFrom::Position(position) if position.seq > 0 => Err(changed(position.seq)),

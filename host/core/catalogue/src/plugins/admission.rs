@@ -1,6 +1,6 @@
-//! Decides by `[installing]` whether a component may be loaded at all. Decided on the bytes that
-//! are loaded, each time, since what was recorded when a plugin was installed is the user's own
-//! file.
+//! Decides by `[installing]` whether a component may be loaded. The decision uses the bytes that
+//! are loaded, and is made at every load. The user can edit the file with the data that was stored
+//! at installation, so that file isn't proof.
 
 use std::fmt;
 use std::path::Path;
@@ -19,11 +19,11 @@ const SOURCES: &str = "installing.sources";
 const ALLOWED: &str = "installing.allowed";
 const REQUIRE_SIGNATURE: &str = "installing.require_signature";
 
-/// A reason why `[installing]` keeps a component from being loaded: the rule, its place, and what
-/// to do.
+/// The reason why `[installing]` prevents a component from being loaded: the rule, its place, and
+/// the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum AdmissionError {
-    /// Plugins may not come from its source.
+    /// Plugins may not come from the component's source.
     #[error("its source isn't in `{SOURCES}` ({place}): {from}{remedy}")]
     Source {
         /// Where the rule is.
@@ -33,13 +33,13 @@ pub enum AdmissionError {
         /// The remedy.
         remedy: Remedy,
     },
-    /// Its file wasn't read.
+    /// The component's file wasn't read.
     #[error("its file wasn't read, so it can't be verified")]
     Unread,
-    /// Its signatures can't be read.
+    /// The signatures of the component can't be read.
     #[error("its signature can't be read: {0}")]
     Signatures(#[from] SigningError),
-    /// Its signatures aren't those that it needs.
+    /// The component doesn't have the signatures that it needs.
     #[error("{refusal}{}{}{remedy}", describe_key(.key.as_ref()), describe_rule(.rule.as_ref()))]
     Signature {
         /// The fault of the signatures.
@@ -83,10 +83,10 @@ fn describe_signer(signer: &Result<String, SignatureRefusal>) -> String {
     }
 }
 
-/// The remedy for a rule: its owner can change it.
+/// The remedy for a rule, which only the rule's owner can change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// The rule is in a ceiling, by its path.
+    /// The rule is in a ceiling with this path.
     Ask(String),
     /// The rule is the user's.
     Change(&'static str),
@@ -112,17 +112,17 @@ impl fmt::Display for Remedy {
     }
 }
 
-/// Checks whether `[installing]` may keep a component from being loaded.
+/// Checks whether `[installing]` may prevent a component from being loaded.
 pub(super) fn is_restricted(config: &Config) -> bool {
     !config.values.installing.allows_everything()
 }
 
-/// Refuses a component that `[installing]` keeps from being loaded. Its signatures are next to its
-/// file. `source`: where it was installed from, or its file. Blocks.
+/// Refuses a component that `[installing]` doesn't allow. The component's signatures are next to
+/// its file. `source` is the source from which it was installed, or its file. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Load`] with the rule, its place, and what to do.
+/// [`HostError::Load`] with the rule, its place, and the remedy, if the component isn't allowed.
 pub(super) fn check(
     config: &Config,
     candidate: &Candidate,
@@ -147,7 +147,7 @@ pub(super) fn check(
 ///
 /// # Errors
 ///
-/// `installing.sources` doesn't have it.
+/// Returns an error if `installing.sources` doesn't allow the source.
 pub fn check_source(config: &Config, source: &str) -> Result<(), AdmissionError> {
     if config.values.installing.sources.iter().any(|pattern| pattern.0.matches(source)) {
         return Ok(());
@@ -159,12 +159,12 @@ pub fn check_source(config: &Config, source: &str) -> Result<(), AdmissionError>
     })
 }
 
-/// Returns the signer of a component if `[installing]` lets it be loaded: the name of a trusted
-/// key, or the reason why there is none.
+/// Returns the signer of a component that `[installing]` allows: the name of a trusted key, or the
+/// reason why there is no signer.
 ///
 /// # Errors
 ///
-/// The rule that refuses it, its place, and what to do.
+/// Returns the rule that denies the component, its place, and the remedy.
 pub fn check_signed(
     config: &Config,
     plugin: SignedPlugin<'_>,
@@ -209,7 +209,8 @@ fn refused(config: &Config, refusal: SignatureRefusal) -> AdmissionError {
         None => None,
     };
     let key = index.map(|index| format!("installing.keys.{index}"));
-    // The remedy is about the rule that decides: the key itself for an alarming refusal.
+    // The remedy is about the rule that decides. If the refusal is a warning sign, that is the rule
+    // about the key.
     let decisive = match &key {
         Some(key) if refusal.is_alarming() => key,
         _ => REQUIRE_SIGNATURE,

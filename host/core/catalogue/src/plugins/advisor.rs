@@ -1,5 +1,5 @@
-//! Passes the commands that plugins start to the rules about commands, and failed ones to the
-//! advice about the sandbox.
+//! Checks the commands that plugins start against the rules about commands, and passes failed
+//! commands to the sandbox advice.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use toolhold_policy::Decision;
 
 use super::advice::SandboxAdvisor;
 
-/// Checks commands against the rules about commands, which apply besides the grants.
+/// Checks commands against the rules about commands, which apply in addition to the grants.
 pub trait CommandGate: Send + Sync {
-    /// Returns the decision against a command line that a plugin starts. Returns `None` if no rule
-    /// is against it.
+    /// Returns the decision that denies a command line of a plugin or requires approval. Returns
+    /// `None` if the rules allow it.
     fn check_command(&self, line: &str) -> Option<Decision>;
 }
 
@@ -24,7 +24,8 @@ pub(super) struct PluginAdvisor {
 
 impl CommandAdvisor for PluginAdvisor {
     fn blocked(&self, line: &str) -> Option<Denial> {
-        // A decision to ask is a refusal here, since there is no approval in the middle of a call.
+        // A decision to ask denies the command here, because approval isn't possible in the middle
+        // of a call.
         let decision = self.gate.check_command(line)?;
         Some(decision.denial(format!(
             "run {}",

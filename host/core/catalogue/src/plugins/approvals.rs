@@ -1,5 +1,5 @@
-//! Changes and reads the lock file: approves, installs, rolls back and removes versions of plugins.
-//! An approval belongs to a name and a digest.
+//! Reads and changes the lock file: approves, installs, rolls back and removes versions of plugins.
+//! An approval applies to a name and a digest.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
@@ -22,22 +22,25 @@ use super::lock_file::{ApprovedPlugin, FilePlace, LockFile, LockedPlugin, Plugin
 /// The file in the data folder.
 const FILE: &str = "toolhold.lock";
 
-/// One of several plugins that are installed at once.
+/// One of several plugins that are installed in one step.
 #[derive(Clone, Debug)]
 pub struct NewPlugin {
-    /// Its name.
+    /// The name of the plugin.
     pub name: String,
     /// The entry for the lock file.
     pub approved: ApprovedPlugin,
-    /// Signatures of the component, which are kept next to it.
+    /// The signatures of the component, which are stored next to it.
     pub signatures: Vec<Vec<u8>>,
-    /// The digest of the version that was in force when the user decided, `None` if there was none.
+    /// The digest of the active version at the time of the user's decision. `None` means that there
+    /// was no version.
     pub expected: Option<String>,
 }
 
-/// The approvals of a user: the lock file. A copy of each approved component is kept, so that it
-/// can continue to serve when its file is replaced. One change of the file is one step: a
-/// reader sees the state before or after. The functions block.
+/// The approvals of a user, in the lock file.
+///
+/// A copy of each approved component is stored, so that the component still runs if its file is
+/// replaced. Each change of the lock file is atomic: a reader sees the state before or after it.
+/// The functions block.
 #[derive(Clone, Debug)]
 pub struct PluginApprovals {
     data: PathBuf,
@@ -60,17 +63,18 @@ impl PluginApprovals {
     ///
     /// # Errors
     ///
-    /// [`HostError`] if the file can't be read, or if others can use its folder.
+    /// [`HostError`] if the file can't be read, or if other users can write to its folder.
     pub fn all(&self) -> Result<BTreeMap<String, LockedPlugin>, HostError> {
         Ok(state::read::<LockFile>(&self.data, FILE)?.plugins)
     }
 
-    /// Finishes the installation of a bundle that was ended after it came into force. Call it
+    /// Finishes an interrupted installation of a bundle that is already active. Call this function
     /// before the configuration is read.
     ///
     /// # Errors
     ///
-    /// A file can't be put in its place. A damaged lock file isn't reported here.
+    /// Returns an error if a file can't be moved to its destination. A damaged lock file isn't
+    /// reported here.
     pub fn finish(&self) -> Result<(), HostError> {
         if !state::exists(&self.data, FILE) {
             return Ok(());
@@ -92,14 +96,15 @@ impl PluginApprovals {
         })
     }
 
-    /// Installs several components and files in one step. If the process ends early, the next
-    /// [`finish`](Self::finish) puts all of them in force or none. Only one process at a time may
-    /// call it. `component` reads one of `plugins`.
+    /// Installs several components and files in one step.
+    ///
+    /// If the process ends early, the next [`finish`](Self::finish) activates all of them or none.
+    /// Only one process at a time may call this function. `component` reads one of `plugins`.
     ///
     /// # Errors
     ///
-    /// [`HostError`] if something can't be stored, another version of a plugin is in force by now,
-    /// or a component has another digest. Nothing is changed then.
+    /// [`HostError`] if something can't be stored, if another version of a plugin is active by now,
+    /// or if a component has another digest. In these cases nothing changes.
     pub fn install_all(
         &self,
         plugins: &[NewPlugin],
@@ -156,14 +161,14 @@ impl PluginApprovals {
         }
     }
 
-    /// Approves exactly this component for its name. This replaces the previous approval. An
-    /// update that was [offered](Self::offer) is installed.
+    /// Approves exactly this component for its name, in place of the previous approval. An
+    /// [offered](Self::offer) update is installed.
     ///
     /// # Errors
     ///
     /// [`HostError`] if the approval can't be stored.
     pub fn approve(&self, candidate: &Candidate) -> Result<(), HostError> {
-        // A signature that can't be read doesn't apply anyway, and is reported when it is needed.
+        // A signature that can't be read isn't valid, and is reported when it is needed.
         let signatures = match &candidate.info().origin {
             Origin::File(path) => read_signatures_beside(path).unwrap_or_default(),
             Origin::BuiltIn => Vec::new(),
@@ -181,13 +186,15 @@ impl PluginApprovals {
         })
     }
 
-    /// Installs a component and approves it. Its signatures are kept next to its copy. `expected`:
-    /// the digest of the version that was in force when the user decided, `None` if there was no
-    /// plugin of this name.
+    /// Installs a component and approves it. The signatures are stored next to the component's
+    /// copy.
+    ///
+    /// `expected` is the digest of the active version at the time of the user's decision, or `None`
+    /// if there was no plugin with this name.
     ///
     /// # Errors
     ///
-    /// [`HostError`] if it can't be stored, or if another version is in force by now.
+    /// [`HostError`] if the component can't be stored, or if another version is active by now.
     pub fn install(
         &self,
         candidate: &Candidate,
@@ -204,12 +211,12 @@ impl PluginApprovals {
         })
     }
 
-    /// Keeps an update of an installed plugin until it is approved. The version in force serves
+    /// Stores an update of an installed plugin until it is approved. The active version runs
     /// meanwhile.
     ///
     /// # Errors
     ///
-    /// [`HostError`] if it can't be stored, or if another version is in force by now.
+    /// [`HostError`] if the update can't be stored, or if another version is active by now.
     pub fn offer(
         &self,
         candidate: &Candidate,
@@ -228,12 +235,12 @@ impl PluginApprovals {
         })
     }
 
-    /// Puts the version before the present one in force again. Returns the version now in force and
-    /// the one that it replaced.
+    /// Activates the previous version again. Returns the new active version and the version that it
+    /// replaced.
     ///
     /// # Errors
     ///
-    /// [`HostError`] if there is no earlier version, or the file can't be written.
+    /// [`HostError`] if there is no earlier version, or if the file can't be written.
     pub fn roll_back(&self, name: &str) -> Result<(ApprovedPlugin, ApprovedPlugin), HostError> {
         self.update(|all| {
             let locked = all.get_mut(name).ok_or_else(|| no_earlier(name))?;
@@ -244,8 +251,8 @@ impl PluginApprovals {
                     "the copy of its earlier version is damaged, so nothing was changed",
                 ));
             }
-            // The replaced version isn't kept: a second rollback goes further back, and an update
-            // brings the newer version again.
+            // The replaced version isn't stored. So a second rollback goes further back, and an
+            // update installs the newer version again.
             locked.previous.remove(0);
             let replaced = std::mem::replace(&mut locked.approved, earlier.clone());
             locked.offered = None;
@@ -253,7 +260,8 @@ impl PluginApprovals {
         })
     }
 
-    /// Removes a plugin from the lock file, and its copies. Returns whether the file had it.
+    /// Removes a plugin from the lock file, with its copies. Returns whether the lock file
+    /// contained it.
     ///
     /// # Errors
     ///
@@ -267,7 +275,7 @@ impl PluginApprovals {
         Ok(true)
     }
 
-    /// Stores the component and then changes the lock file, so that each approval has its
+    /// Stores the component before it changes the lock file, so that each approval has its
     /// component.
     fn store(
         &self,
@@ -285,7 +293,7 @@ impl PluginApprovals {
             let folder = PrivateFolder::make(&self.path()).map_err(self.storing_error())?;
             put_component(&folder, &digest, bytes, signatures).map_err(self.storing_error())?;
             let result = change(all, ApprovedPlugin { digest, version, source: None });
-            // The copies of a refused change are removed too.
+            // The copies for a rejected change are also removed.
             remove_unused(&folder, all);
             result
         })
@@ -295,12 +303,12 @@ impl PluginApprovals {
         HostError::io(format!("storing {}", self.path().display()))
     }
 
-    /// Returns the stored copy of the approved component. Returns `None` if the copy isn't the
-    /// approved component any more.
+    /// Returns the stored copy of the approved component, or `None` if the copy has changed since
+    /// the approval.
     ///
     /// # Errors
     ///
-    /// [`HostError`] if it can't be read.
+    /// [`HostError`] if the copy can't be read.
     pub fn component(
         &self,
         name: &str,
@@ -314,13 +322,13 @@ impl PluginApprovals {
         Ok(is_approved.then_some(candidate))
     }
 
-    /// Returns the path of the stored copy of a component. The signatures that came with it are
-    /// next to it.
+    /// Returns the path of the stored copy of a component. The signatures of the component are next
+    /// to the copy.
     pub fn copy_path(&self, approved: &ApprovedPlugin) -> PathBuf {
         self.path().join(file_name(&approved.digest))
     }
 
-    /// Opens the file at [`copy_path`](Self::copy_path), without a check of its contents.
+    /// Opens the file at [`copy_path`](Self::copy_path) without checking its contents.
     pub(super) fn open_copy(&self, approved: &ApprovedPlugin) -> io::Result<File> {
         PrivateFolder::open(&self.path())?.file(&file_name(&approved.digest))
     }
@@ -346,8 +354,8 @@ fn no_earlier(name: &str) -> HostError {
     failed(name, "no earlier version of it is kept")
 }
 
-/// Checks the version in force: a decision of the user applies only to the version that was in
-/// force then.
+/// Checks the active version. A decision of the user applies only if this version hasn't changed
+/// since.
 fn check_unchanged(all: &All, name: &str, expected: Option<&str>) -> Result<(), HostError> {
     let digest = all.get(name).map(|locked| &*locked.approved.digest);
     if digest == expected {
@@ -357,8 +365,8 @@ fn check_unchanged(all: &All, name: &str, expected: Option<&str>) -> Result<(), 
     }
 }
 
-/// Removes components that the lock file doesn't name. Errors are ignored, since such a file only
-/// uses space.
+/// Removes components that the lock file doesn't contain. Errors are ignored, because these files
+/// only use space.
 fn remove_unused(folder: &PrivateFolder, all: &All) {
     let used: HashSet<String> =
         all.values().flat_map(LockedPlugin::versions).map(|one| file_name(&one.digest)).collect();
@@ -373,7 +381,7 @@ fn file_name(digest: &str) -> String {
     format!("{digest}.wasm")
 }
 
-/// Stores a component, and its signatures first: a component that has some is never without them.
+/// Stores a component after its signatures, so that a signed component never exists without them.
 fn put_component(
     folder: &PrivateFolder,
     digest: &str,
@@ -416,8 +424,8 @@ pub(super) fn hold_reason(
     )
 }
 
-/// Compares two versions by the rules of semantic versions. One or two missing numbers at the end
-/// count as 0. Returns `None` if one of them isn't a version of this form.
+/// Compares two versions as semantic versions. One or two missing numbers at the end are treated as
+/// 0. Returns `None` if one of the versions has another form.
 pub fn compare_versions(version: &str, other: &str) -> Option<Ordering> {
     let version = parse_version(version)?;
     let other = parse_version(other)?;

@@ -17,17 +17,16 @@ use toolhold_store::{Quota, Store};
 use super::policies::{GrantResolver, INDEXES, MIB, STORES};
 
 impl GrantResolver {
-    /// Returns the grant of the model that a table of `[providers]` names. An empty name grants
-    /// none.
+    /// Returns the grant of the model in a table of `[providers]`. An empty name grants no model.
     pub(super) fn embeddings(&self, table: &str) -> EmbeddingsGrant {
         EmbeddingsGrant { model: self.providers.embedding_models.get(table).cloned() }
     }
 
-    /// Returns the grants of a plugin that isn't built in. A grant belongs to a name.
+    /// Returns the grants of a third-party plugin. Grants apply to the plugin's name.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] for a grant that can't be given.
+    /// [`HostError::Config`] if a grant isn't possible.
     pub fn third_party(&self, name: &str) -> Result<PluginGrants, HostError> {
         let files = self.config.plugin_files(name, &self.folders, &self.directory)?;
         let table = format!("plugins.{name}");
@@ -89,8 +88,7 @@ impl GrantResolver {
     }
 }
 
-/// Returns the grant of a capability in a plugin's table, in words. Returns `None` if nothing is
-/// granted.
+/// Describes the grant of a capability in a plugin's table. Returns `None` if nothing is granted.
 pub fn grant_in_words(config: &Config, plugin: &str, capability: &str) -> Option<String> {
     let plugin = config.values.plugins.get(plugin)?;
     match Capability::named(capability)? {

@@ -1,8 +1,8 @@
-//! Lets one process ask a host in another process about its plugins, and whatever else the host
-//! answers, over a socket in the data folder. Only the folder's user can open it.
+//! Lets a process ask a host in another process about its plugins and other data of the host. The
+//! connection is a socket in the data folder, which only the folder's user can open.
 //!
-//! A question is one line, the answer one JSON array. A host answers as long as it runs, so there
-//! are no state files that could be out of date.
+//! A question is one line, and the answer is one JSON array. A host answers while it runs, so there
+//! are no state files that could be outdated.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -36,10 +36,9 @@ const MAX_ANSWER: u64 = 16 << 20;
 /// A question to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Asks for the states of its plugins.
+    /// Requests the states of the host's plugins.
     Plugins,
-    /// Asks for the states after the host has read its plugins' files again, including those that
-    /// failed.
+    /// Requests the states after the host has read its plugins' files again, including failed ones.
     Reload,
 }
 
@@ -64,16 +63,16 @@ impl Ask {
 pub struct HostPlugins {
     /// The host's process ID.
     pub pid: u32,
-    /// The states of its plugins.
+    /// The states of the host's plugins.
     pub plugins: Vec<PluginState>,
 }
 
-/// Asks every running host of this user that watches its plugins. Hosts that don't answer are left
-/// out. Blocks.
+/// Asks all running hosts of this user that watch their plugins. Hosts that don't answer are
+/// omitted. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError`] if others can use the folder of the sockets.
+/// [`HostError`] if other users can write to the folder of the sockets.
 pub fn ask_hosts(folders: &Folders, ask: Ask) -> Result<Vec<HostPlugins>, HostError> {
     let patience = if ask == Ask::Reload { LOADING } else { PATIENCE };
     let mut hosts = Vec::new();
@@ -85,12 +84,12 @@ pub fn ask_hosts(folders: &Folders, ask: Ask) -> Result<Vec<HostPlugins>, HostEr
     Ok(hosts)
 }
 
-/// Asks every running host of this user that watches its plugins a question of one line. Returns
-/// the answers with the process IDs. Hosts that don't answer in time are left out. Blocks.
+/// Asks all running hosts of this user that watch their plugins a question of one line. Returns the
+/// answers with the process IDs. Hosts that don't answer in time are omitted. Blocks.
 ///
 /// # Errors
 ///
-/// The errors of [`ask_hosts`].
+/// Returns the same errors as [`ask_hosts`].
 pub fn ask_each(
     folders: &Folders,
     question: &str,
@@ -110,7 +109,7 @@ pub fn ask_each(
     }
 }
 
-/// Asks the host of one socket. Returns its process ID and the answer, or `None` if there is no
+/// Asks the host of one socket. Returns its process ID and its answer, or `None` if there is no
 /// answer.
 fn ask_one(
     folder: &PrivateFolder,
@@ -132,7 +131,7 @@ fn ask_one(
     Some((pid, answer))
 }
 
-/// The socket on which a host is asked.
+/// The socket on which a host receives questions.
 pub(super) struct Listener {
     socket: UnixListener,
     folder: PrivateFolder,
@@ -140,19 +139,19 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Starts to listen. Questions wait until [`serve`](Self::serve) takes them.
+    /// Starts to listen. Questions wait until [`serve`](Self::serve) answers them.
     pub(super) fn open(folders: &Folders) -> std::io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let folder = PrivateFolder::make(&sockets_path(folders))?;
         let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        // An ended process with the same ID may have left it.
+        // An ended process with the same ID may have left its socket.
         let _ = folder.remove(&name);
         let socket = UnixListener::bind(socket_path(&folder, &name))?;
         socket.set_nonblocking(true)?;
         Ok(Self { socket, folder, name })
     }
 
-    /// Answers all waiting questions. `answer` returns `None` if there is no such question.
+    /// Answers all waiting questions. `answer` returns `None` for an unknown question.
     pub(super) fn serve(&self, mut answer: impl FnMut(&str) -> Option<Vec<u8>>) {
         while let Ok((stream, _)) = self.socket.accept() {
             // A process that breaks the protocol gets no answer.

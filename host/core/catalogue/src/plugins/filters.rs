@@ -1,5 +1,4 @@
-//! Loads the built-in filters with the operator's rules, and loads them again when the rules
-//! change.
+//! Loads the built-in filters with the operator's rules, and reloads them when the rules change.
 
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -14,7 +13,7 @@ use super::slot::Slot;
 use super::{Plugins, blocking};
 use crate::filter_chain::Chain;
 
-/// The built-in filters, and the operator's rules as they were last read.
+/// The built-in filters, and the operator's rules that were read last.
 #[derive(Clone)]
 pub(super) struct BuiltInFilters {
     builtin: Builtin,
@@ -24,10 +23,10 @@ pub(super) struct BuiltInFilters {
 /// The operator's own rules for filters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FilterRulesState {
-    /// The file with the rules. It may not exist.
+    /// The file with the rules. The file may be missing.
     pub path: PathBuf,
-    /// Problems with the rules. A problem with the whole file disables all rules, a problem with a
-    /// rule disables that one.
+    /// Problems with the rules. A problem with the whole file disables all rules. A problem with
+    /// one rule disables this rule.
     pub problems: Vec<String>,
 }
 
@@ -54,8 +53,8 @@ impl Plugins {
         Ok(plugin)
     }
 
-    /// Loads the operator's rules again if they have changed. Rules that can't be read change
-    /// nothing.
+    /// Reloads the operator's rules if they have changed. If the rules can't be read, nothing
+    /// changes.
     pub(super) async fn reload_rules(&self) {
         let Some(BuiltInFilters { builtin, rules }) =
             self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -89,7 +88,7 @@ impl Plugins {
         }
     }
 
-    /// Puts the built-in filters into their slot and publishes them.
+    /// Puts the built-in filters into their slot, and publishes them.
     fn serve_filters(&self, plugin: &Plugin) -> Result<(), HostError> {
         let mut slots = self.slots();
         if let Some(slot) = slots.iter_mut().find(|slot| slot.name == BUILT_IN_FILTERS) {
@@ -98,7 +97,7 @@ impl Plugins {
         self.publish_slots(&slots)
     }
 
-    /// Returns the file of the operator's rules for filters, and their problems.
+    /// Returns the file of the operator's filter rules, and the problems of the rules.
     pub fn filter_rules(&self) -> Option<FilterRulesState> {
         let BuiltInFilters { rules, .. } =
             self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
@@ -120,8 +119,8 @@ impl Plugins {
         for name in &self.policies.config.values.tools.filters.chain {
             let slot = self.find_in_chain(slots, name);
             let running = slot.and_then(|slot| slot.running.as_ref());
-            // The built-in filters may be missing: they withhold nothing, and an embedding program
-            // may leave them out.
+            // The built-in filters may be missing, since an embedding program may omit them. They
+            // never block an answer.
             let may_be_missing = name == BUILT_IN_FILTERS && slot.is_none();
             if let Some(running) = running {
                 plugins.push(&running.plugin);
@@ -145,7 +144,7 @@ impl Plugins {
         })
     }
 
-    /// Loads the built-in filters with these rules.
+    /// Loads the built-in filters with the given rules.
     async fn filters_with(
         &self,
         builtin: &Builtin,

@@ -1,6 +1,6 @@
-//! Opens the files of the plugin folder: only regular files that nobody but their user can write.
-//! They are opened once, and the open file is checked and read, so that it can't be replaced in
-//! between.
+//! Opens the files of the plugin folder. A file must be a regular file that only its user can
+//! write. Each file is opened once, and the open file is checked and read, so that it can't be
+//! replaced in between.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use toolhold_system::watch::FileStamp;
 /// Most files in the folder. A folder with more is probably a mistake.
 const MAX_FILES: usize = 1024;
 
-/// A reason why the file of a plugin, or the folder with it, can't be used.
+/// The reason why a plugin's file or its folder can't be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PluginFileError {
     #[error("{0}")]
@@ -41,8 +41,8 @@ pub(super) struct PluginFolder {
 }
 
 impl PluginFolder {
-    /// Opens the folder. Returns `None` if there is no folder, and an error if the folder isn't
-    /// safe.
+    /// Opens the folder. Returns `None` if there is no folder, and an error if other users can
+    /// write to it.
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
         match PrivateFolder::open(path) {
             Ok(folder) => Ok(Some(Self { folder, path: path.to_owned() })),
@@ -51,7 +51,8 @@ impl PluginFolder {
         }
     }
 
-    /// Returns the names of the plugins in the folder: each `NAME.wasm`, in order.
+    /// Returns the names of the plugins in the folder, in order. Each is the `NAME` of a
+    /// `NAME.wasm`.
     pub(super) fn names(&self) -> Result<Vec<String>, PluginFileError> {
         let names = self.folder.names(MAX_FILES).map_err(PluginFileError::Unreadable)?;
         // Hidden files are unfinished files of editors and copying programs.
@@ -67,7 +68,7 @@ impl PluginFolder {
         self.path.join(format!("{name}.wasm"))
     }
 
-    /// Opens the file of a plugin. It has to be a regular file that only its user can write.
+    /// Opens the file of a plugin, which must be a regular file that only its user can write.
     pub(super) fn open_plugin(&self, name: &str) -> Result<(File, FileStamp), PluginFileError> {
         let file = match self.folder.file(&format!("{name}.wasm")) {
             Ok(file) => file,
@@ -79,13 +80,13 @@ impl PluginFolder {
     }
 }
 
-/// Checks whether a file wasn't opened because it is a link.
+/// Checks whether a file wasn't opened because its path is a link.
 fn is_link_error(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
 /// Opens a component that the configuration names. Its folder isn't checked and links are followed,
-/// since the operator wrote the path. `trusted`: the component is loaded without an approval, so
+/// since the operator wrote the path. With `trusted`, the component is loaded without approval, so
 /// other users must not be able to write to it.
 pub(super) fn open_named(path: &Path, trusted: bool) -> Result<(File, FileStamp), PluginFileError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -108,7 +109,7 @@ pub(super) fn stamp_of(file: &File) -> Result<FileStamp, PluginFileError> {
     if metadata.is_file() { Ok(FileStamp::from(&metadata)) } else { Err(PluginFileError::NotAFile) }
 }
 
-/// Returns the name of a file or plugin in the form for display: shortened and neutralised.
+/// Shortens and neutralises the name of a file or plugin for display.
 pub(super) fn shown(name: &str) -> String {
     neutral_line(cut(name, 64))
 }

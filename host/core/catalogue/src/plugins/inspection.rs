@@ -1,4 +1,5 @@
-//! Inspects a component without granting it anything, and finds what differs between two versions.
+//! Inspects a component without granting it anything, and finds the differences between two
+//! versions.
 
 use std::sync::Arc;
 
@@ -11,24 +12,25 @@ use toolhold_config::Folders;
 
 use super::lock_file::PluginSource;
 
-/// A component and the tools that it offers.
+/// A component with the tools that it offers.
 #[derive(Clone, Debug)]
 pub struct PluginInspection {
     /// Facts that are read without running the component.
     pub info: Arc<PluginInfo>,
-    /// Its tools.
+    /// The tools of the component.
     pub tools: Vec<Arc<Definition>>,
-    /// Its exported functions that are no tools, each with the reason, if it doesn't know Toolhold.
+    /// The exported functions that aren't tools, each with the reason. Only used for a component
+    /// that doesn't know Toolhold.
     pub left_out: Vec<String>,
 }
 
 impl PluginInspection {
-    /// Loads a component with nothing granted, asks it for its tools, and drops it. `command`: the
-    /// template of its arguments, if the operator's table makes it a command.
+    /// Loads a component without grants, gets its tools, and drops it. `command` is the template of
+    /// its arguments, if the operator's table makes the component a command.
     ///
     /// # Errors
     ///
-    /// [`HostError`]: why it does not load.
+    /// [`HostError`] with the reason if the component can't be loaded.
     pub async fn new(
         candidate: Candidate,
         folders: &Folders,
@@ -52,8 +54,8 @@ impl PluginInspection {
     }
 }
 
-/// The names of the trusted keys that signed the version in force and another one. `None` if no
-/// trusted key signed the version.
+/// The names of the trusted keys that signed the active version and another version. `None` means
+/// that no trusted key signed the version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignerChange {
     /// The signer of the version in force.
@@ -63,22 +65,22 @@ pub struct SignerChange {
 }
 
 impl SignerChange {
-    /// Returns the change between the sources of two versions, if there is one.
+    /// Returns the change between the sources of two versions, or `None` if the sources are equal.
     pub fn between(old: Option<&PluginSource>, new: Option<&PluginSource>) -> Option<Self> {
         let old = old.and_then(|source| source.signer.clone());
         let new = new.and_then(|source| source.signer.clone());
         if old == new { None } else { Some(Self { old, new }) }
     }
 
-    /// Checks whether the version in force has a signer that the other version doesn't have, as
-    /// when somebody else takes over a source.
+    /// Checks whether the active version has a signer that the other version lacks. This may mean
+    /// that someone else controls the source.
     pub fn is_loss(&self) -> bool {
         self.old.is_some()
     }
 }
 
-/// The differences between a plugin's version and the previous one. If all fields are empty, only
-/// the code differs.
+/// The differences between a plugin's version and the previous version. If all fields are empty,
+/// only the code differs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// The versions, if they differ.
@@ -103,7 +105,7 @@ pub struct Difference {
     pub tools_changed: Vec<ToolChange>,
 }
 
-/// An old value and a new one.
+/// The old value and the new value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// The old value.
@@ -117,7 +119,7 @@ pub struct Change {
 pub struct ToolChange {
     /// The tool's name.
     pub tool: String,
-    /// The part that changed: `description`, `input schema`, `annotations`, …
+    /// The part of the tool that changed: `description`, `input schema`, `annotations`, …
     pub what: &'static str,
     /// The old and the new value.
     #[serde(flatten)]
@@ -172,7 +174,7 @@ fn change(old: &str, new: &str) -> Option<Change> {
 /// A function that returns the text of a part of a tool's definition.
 type DefinitionPart = fn(&Definition) -> String;
 
-/// Compares a tool with the old tool of the same name, part by part.
+/// Compares each part of a tool with the old tool of the same name.
 fn find_changes(old_tools: &[Arc<Definition>], tool: &Definition) -> Vec<ToolChange> {
     let Some(old) = old_tools.iter().find(|old| old.name == tool.name) else { return Vec::new() };
     let parts: [(&'static str, DefinitionPart); 8] = [

@@ -1,5 +1,5 @@
-//! Loads found plugins several at a time, and publishes those together that are loaded together,
-//! since a catalogue of many plugins takes long to make.
+//! Loads found plugins, several at a time. Plugins that are loaded at the same time are published
+//! together, because creating a catalogue of many plugins takes long.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -22,10 +22,10 @@ use super::{admission, approvals, blocking, folder, reason_of};
 /// Plugins that are loaded at a time, at least. A plugin that only waits delays no other.
 const MIN_LOADS: usize = 4;
 
-/// Time after a file's last change in which it may still be half written if it doesn't load.
+/// Time after a file's last change for which a file that doesn't load may be incomplete.
 const HALF_WRITTEN: Duration = Duration::from_secs(2);
 
-/// Time for which a loaded plugin waits for others that are published with it.
+/// Time for which a loaded plugin waits for other plugins, so that they are published together.
 const TOGETHER: Duration = Duration::from_millis(5);
 
 /// The decision on the version in a file.
@@ -51,15 +51,14 @@ struct Decision {
     half_written: bool,
 }
 
-/// The end of one task of [`Plugins::load_all`].
+/// The outcome of one task of [`Plugins::load_all`].
 enum LoadOutcome {
     Decided(Decision),
-    /// There is nothing left to do for the plugin of this name.
+    /// The plugin with this name needs nothing more.
     Done(String),
 }
 
-/// A version that was put into its slot, with the running version and the generation that the slot
-/// had before.
+/// A version that was put into its slot. The value has the slot's previous version and generation.
 struct ServedVersion {
     name: String,
     plugin: Plugin,
@@ -67,8 +66,8 @@ struct ServedVersion {
 }
 
 impl Plugins {
-    /// Loads several plugins at a time: one that takes long delays no other. Returns whether a file
-    /// may still be half written.
+    /// Loads several plugins at a time, so that a slow plugin doesn't delay others. Returns whether
+    /// a file may be incomplete.
     pub(super) async fn load_all(
         self: &Arc<Self>,
         components: Vec<FoundComponent>,
@@ -129,7 +128,7 @@ impl Plugins {
                 });
             }
         }
-        // A load that panicked reported no name, and calls would wait for its plugin.
+        // If loading panicked, no name was reported, and calls would wait for the plugin.
         self.end_loading(&names);
         half_written
     }
@@ -142,7 +141,7 @@ impl Plugins {
         }
     }
 
-    /// Reads one file and decides what happens. `None`: nothing, the file hasn't changed.
+    /// Reads one file and decides what happens. Returns `None` if the file hasn't changed.
     async fn decide(
         self: &Arc<Self>,
         found: FoundComponent,
@@ -171,8 +170,8 @@ impl Plugins {
         Some(Decision { name, place, stamp, verdict, half_written })
     }
 
-    /// Checks whether a found file has to be read: it is new or has changed, its held version was
-    /// approved meanwhile, or `again` asks for another try.
+    /// Checks whether a found file must be read. This is true if the file is new or has changed, if
+    /// its held version was approved meanwhile, or if `again` requests another attempt.
     fn needs_decision(
         &self,
         name: &str,
@@ -217,7 +216,7 @@ impl Plugins {
             if !admission::is_restricted(&plugins.policies.config) {
                 return plugins.runtime.candidate(file, &path, stamp);
             }
-            // What the runtime remembers of a file proves nothing, so the file is read.
+            // The runtime's cached data about a file isn't proof, so the file is read.
             let candidate = Candidate::opened(file, &path)?.under(&name);
             plugins.admitted(candidate, source, &path)
         })
@@ -260,8 +259,8 @@ impl Plugins {
         }
     }
 
-    /// Returns the component if the configuration lets it be loaded. `source`: where the component
-    /// was installed from; by default, its file. Blocks.
+    /// Returns the component if the configuration allows it. `source` is the source from which the
+    /// component was installed. The default is its file. Blocks.
     pub(super) fn admitted(
         &self,
         candidate: Candidate,
@@ -277,7 +276,7 @@ impl Plugins {
         Ok(candidate)
     }
 
-    /// Loads a component under its own policy.
+    /// Loads a component with the policy of its plugin.
     async fn load(
         &self,
         name: &str,
@@ -288,8 +287,8 @@ impl Plugins {
         self.runtime.load(candidate, policy).await
     }
 
-    /// Applies decisions: new versions start to serve, or old ones continue. `done`: plugins for
-    /// which nothing is left to do. Returns the versions that now serve, and the names of plugins
+    /// Applies decisions: new versions become active, or old versions stay active. `done` has the
+    /// plugins that need nothing more. Returns the new active versions, and the names of plugins
     /// that need their previously approved version.
     fn apply(
         &self,
@@ -308,10 +307,10 @@ impl Plugins {
         done.extend(names.iter().filter(|name| !need_earlier.contains(name)).cloned());
         let loading_ended = end_loading(&mut slots, &done);
 
-        // The reasons for missing plugins may have changed, even if no tool has.
+        // The reasons for missing plugins may have changed even if no tool has changed.
         let is_due = !names.is_empty() || loading_ended;
         if is_due && self.publish_slots(&slots).is_err() {
-            // Two tools have the same name. The later one is refused.
+            // Two tools have the same name. The later tool is refused.
             served = self.serve_each(&mut slots, served);
             need_earlier = find_needing_earlier(&slots, &names, approved);
             self.publish_or_log(&slots);
@@ -323,8 +322,8 @@ impl Plugins {
         (served.into_iter().map(|version| version.plugin).collect(), need_earlier)
     }
 
-    /// Puts a decision into the slot of its plugin, without a new catalogue. Returns the version if
-    /// it serves from the next catalogue on.
+    /// Puts a decision into the slot of its plugin without creating a catalogue. Returns the
+    /// version if it becomes active with the next catalogue.
     fn put(&self, slots: &mut Vec<Slot>, decision: Decision) -> Option<ServedVersion> {
         let Decision { name, place, stamp, verdict, half_written } = decision;
         let index = slots.iter().position(|slot| slot.name == name).unwrap_or_else(|| {
@@ -341,7 +340,7 @@ impl Plugins {
                 None
             }
             Verdict::Wait(waiting) => {
-                // Calls of this version would fail. The approved copy may serve instead.
+                // Calls of this version would fail. The approved copy may run instead.
                 slot.running.take_if(|running| running.plugin.differs_from_file());
                 slot.wait(Some(waiting), half_written);
                 None
@@ -363,10 +362,10 @@ impl Plugins {
         }
     }
 
-    /// Publishes several versions one after the other, and refuses those whose tools have names
-    /// that are taken. Returns the versions that serve.
+    /// Publishes several versions one after the other. Refuses versions whose tools have a name
+    /// that another tool has. Returns the active versions.
     fn serve_each(&self, slots: &mut [Slot], versions: Vec<ServedVersion>) -> Vec<ServedVersion> {
-        // All slots go back to their earlier versions first.
+        // First, all slots return to their earlier versions.
         let mut taken_back = Vec::new();
         for version in versions.into_iter().rev() {
             let Some(slot) = slot_of(slots, &version.name) else { continue };
@@ -391,7 +390,8 @@ impl Plugins {
         served
     }
 
-    /// Serves the previously approved version of a plugin of which no version runs.
+    /// Activates the previously approved version of a plugin if no version of the plugin is
+    /// running.
     async fn fall_back(self: &Arc<Self>, name: &str, approved: ApprovedPlugin) {
         let plugins = Arc::clone(self);
         let plugin = name.to_owned();
@@ -422,7 +422,7 @@ impl Plugins {
         let mut slots = self.slots();
         let Some(slot) = slot_of(&mut slots, name) else { return };
         if slot.serve(&loaded, true).is_err() || self.publish_slots(&slots).is_err() {
-            // The slot is looked up again, since publishing reads all slots.
+            // Publishing needs all slots, so the slot is looked up again.
             if let Some(slot) = slot_of(&mut slots, name) {
                 slot.running = None;
             }
@@ -430,8 +430,8 @@ impl Plugins {
     }
 }
 
-/// Returns the first outcome and those that follow within a short time, so that they are published
-/// together.
+/// Returns the first outcome and the outcomes that follow within a short time, so that they are
+/// published together.
 async fn collect_outcomes(
     first: Result<LoadOutcome, JoinError>,
     loads: &mut JoinSet<LoadOutcome>,
@@ -444,14 +444,14 @@ async fn collect_outcomes(
     outcomes
 }
 
-/// Checks whether no version of a plugin runs, but an approved one could: the version in the file
-/// is held back or fails, and isn't the approved version.
+/// Checks whether an approved version should run because no version of the plugin is running. The
+/// version in the file is held or fails, and isn't the approved version.
 fn needs_earlier(slot: &Slot, approved: Option<&ApprovedPlugin>) -> bool {
     let (Some(approved), Some(waiting)) = (approved, &slot.waiting) else { return false };
     slot.running.is_none() && waiting.digest.as_ref() != Some(&approved.digest)
 }
 
-/// Returns those of the named plugins that need their previously approved version.
+/// Returns the named plugins that need their previously approved version.
 fn find_needing_earlier(
     slots: &[Slot],
     names: &HashSet<String>,
@@ -466,7 +466,7 @@ fn find_needing_earlier(
     need_earlier
 }
 
-/// Marks these plugins as no longer being loaded. Returns whether one of them was being loaded.
+/// Marks these plugins as no longer being loaded. Returns whether any of them was being loaded.
 fn end_loading(slots: &mut [Slot], names: &HashSet<String>) -> bool {
     let mut has_ended = false;
     for slot in slots {

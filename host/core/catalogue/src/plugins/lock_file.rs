@@ -1,5 +1,5 @@
-//! The format of the lock file: installed and approved versions, their sources, and files that come
-//! into force with it.
+//! The format of the lock file: installed and approved versions, their sources, and files that
+//! become active together with it.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -11,17 +11,18 @@ use serde::{Deserialize, Serialize};
 use toolhold_contract::HostError;
 use toolhold_data_dir::PrivateFolder;
 
-/// Earlier versions that are kept of an installed plugin.
+/// Maximum number of stored earlier versions of an installed plugin.
 const MAX_PREVIOUS: usize = 8;
 
-/// The permissions of files next to the lock file: the ceiling is for every user of the machine.
+/// The permissions of files next to the lock file. All users of the machine must be able to read
+/// the ceiling.
 const MODE: u32 = 0o644;
 
 /// The contents of the lock file. `pending` is next to the plugins, and is no plugin's name.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct LockFile {
-    /// Files that were written and aren't in their places yet. Writing the lock file with them is
-    /// the one step that puts all of them into force.
+    /// Files that were written and must still be moved to their destinations. Writing the lock file
+    /// with these entries activates all of them in one step.
     #[serde(default, rename = "$pending", skip_serializing_if = "Vec::is_empty")]
     pub(super) pending: Vec<FilePlace>,
     #[serde(flatten)]
@@ -29,7 +30,7 @@ pub(super) struct LockFile {
 }
 
 impl LockFile {
-    /// Puts the pending files in their places. Repeating it does no harm.
+    /// Moves the pending files to their destinations. This function can be repeated.
     pub(super) fn finish(&mut self) -> Result<(), HostError> {
         for place in &self.pending {
             place.replace().map_err(HostError::io(format!(
@@ -45,17 +46,18 @@ impl LockFile {
 /// Where an installed plugin came from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginSource {
-    /// The source as it was given: a path, an address or a reference.
+    /// The source as the user gave it: a path, an address or a reference.
     pub given: String,
-    /// The exact source then, for example with the digest of a manifest in a registry.
+    /// The exact source at the time of installation, for example with the digest of a manifest in a
+    /// registry.
     pub resolved: String,
     /// The name of the trusted key that signed the component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<String>,
     /// The time of the installation, in seconds since 1970.
     pub installed_at: u64,
-    /// The name of the trusted key that signed the bundle in which it came. Another bundle updates
-    /// it, and not its source.
+    /// The name of the trusted key that signed the plugin's bundle. The plugin is then updated with
+    /// a bundle, and not from its source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle: Option<String>,
 }
@@ -65,10 +67,10 @@ pub struct PluginSource {
 pub struct ApprovedPlugin {
     /// SHA-256 of the component.
     pub digest: String,
-    /// The version in its manifest.
+    /// The version in the plugin's manifest.
     pub version: String,
-    /// Where it was installed from. `None`: it was approved where it lies, in the plugin folder or
-    /// at the path in the configuration.
+    /// The source of the installation. `None` means that the plugin wasn't installed. It was
+    /// approved in the plugin folder or at the path in the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<PluginSource>,
 }
@@ -79,7 +81,7 @@ pub struct LockedPlugin {
     /// The version in force.
     #[serde(flatten)]
     pub approved: ApprovedPlugin,
-    /// Earlier versions of an installed plugin, the last one first.
+    /// Earlier versions of an installed plugin, with the most recent first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub previous: Vec<ApprovedPlugin>,
     /// An update that needs approval. The version in force serves meanwhile.
@@ -92,8 +94,8 @@ impl LockedPlugin {
         Self { approved, previous: Vec::new(), offered: None }
     }
 
-    /// Puts another version in force. The version before becomes the first of the earlier versions
-    /// if it was installed.
+    /// Activates another version. If the old version was installed, it becomes the first of the
+    /// earlier versions.
     pub(super) fn replace(&mut self, approved: ApprovedPlugin) {
         self.offered.take_if(|offered| offered.digest == approved.digest);
         let replaced = std::mem::replace(&mut self.approved, approved);
@@ -112,39 +114,39 @@ impl LockedPlugin {
         self.previous.truncate(MAX_PREVIOUS);
     }
 
-    /// Returns all versions whose components are kept.
+    /// Returns all versions with stored components.
     pub fn versions(&self) -> impl Iterator<Item = &ApprovedPlugin> {
         std::iter::once(&self.approved).chain(&self.previous).chain(&self.offered)
     }
 }
 
-/// Where a file belongs. Only this user may be able to change its folder.
+/// The destination of a file. Only this user may be able to change its folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePlace {
     /// The folder.
     pub folder: PathBuf,
-    /// The file's name there.
+    /// The name of the file in the folder.
     pub name: String,
 }
 
 impl FilePlace {
-    /// Returns the name of the new file before it is in its place.
+    /// Returns the temporary name of the new file.
     fn staged(&self) -> String {
         format!("{}.pending", self.name)
     }
 
-    /// Writes the new file next to its place.
+    /// Writes the new file next to its destination.
     pub(super) fn stage(&self, bytes: &[u8]) -> io::Result<()> {
         let mut file = PrivateFolder::open(&self.folder)?.updated(&self.staged())?;
-        // A file that an earlier process left here is overwritten.
+        // A file of an earlier process is overwritten.
         file.set_len(0)?;
         file.write_all(bytes)?;
         file.set_permissions(Permissions::from_mode(MODE))?;
         file.sync_all()
     }
 
-    /// Removes the new file, if it isn't in its place yet. Errors are ignored, since nothing reads
-    /// it.
+    /// Removes the new file if it hasn't been moved to its destination. Errors are ignored, because
+    /// nothing reads this file.
     pub(super) fn discard(&self) {
         let _ = PrivateFolder::open(&self.folder).and_then(|folder| folder.remove(&self.staged()));
     }
@@ -153,7 +155,7 @@ impl FilePlace {
         let replaced = PrivateFolder::open(&self.folder)
             .and_then(|folder| folder.replace(&self.staged(), &self.name));
         match replaced {
-            // The file is in its place already.
+            // The file has already been moved to its destination.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             replaced => replaced,
         }

@@ -13,7 +13,8 @@ use super::{Plugins, blocking};
 use crate::schema::{self, InvalidSchemaError};
 use crate::validate;
 
-/// Most problems that one error names, and most bytes of a place.
+/// Maximum number of problems that one error lists. `MAX_PLACE` is the maximum length of a place in
+/// bytes.
 const MAX_PROBLEMS: usize = 5;
 const MAX_PLACE: usize = 300;
 
@@ -44,7 +45,7 @@ fn load_error(name: &str, reason: String) -> HostError {
     HostError::Load { plugin: name.to_owned(), reason }
 }
 
-/// Returns the place of a setting. A flag may be as long as its value.
+/// Returns the place of a setting, shortened, since a flag may be as long as its value.
 fn shown(place: &Source) -> String {
     neutral_line(cut(&place.to_string(), MAX_PLACE))
 }
@@ -56,7 +57,7 @@ enum SettingsError {
     TooLarge,
     #[error("the `config_schema` of its manifest can't be used: {0}")]
     Schema(#[from] InvalidSchemaError),
-    /// The problems say which key, where it is written, and what is expected.
+    /// The error's problems say which key is wrong, where it is set, and what is expected.
     #[error(
         "its settings don't match the schema in its manifest: {}; `toolhold plugin inspect {plugin}` shows the keys",
         .problems.join("; ")

@@ -1,4 +1,4 @@
-//! Makes the JSON Schema of the configuration, with the schemas that plugins have for their own
+//! Builds the JSON Schema of the configuration, including the schemas of plugins for their own
 //! settings.
 
 use std::collections::BTreeSet;
@@ -13,18 +13,18 @@ use super::folder::PluginFolder;
 use super::{candidate, reason_of};
 use crate::schema::{self, InvalidSchemaError};
 
-/// Most bytes of the schemas of all plugins together. One has at most 64 KiB.
+/// Maximum total size of the schemas of all plugins, in bytes. One schema has at most 64 KiB.
 const MAX_TOTAL: usize = 4 << 20;
 
-/// Keywords that hold values and no schemas.
+/// Keywords whose values are data, not schemas.
 const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 
-/// Keywords that give a schema a name or a root of its own. Inside of another document they would
-/// change what its references mean.
+/// Keywords that give a schema its own name or root. Inside another document, they would change the
+/// meaning of references.
 const NAMES: [&str; 5] = ["$schema", "$id", "$anchor", "$dynamicAnchor", "$vocabulary"];
 
-/// Returns the JSON Schema of the configuration. Below `plugins.NAME.config`, it has the schema in
-/// the manifest of each plugin of the user. The log says which are left out, and why. Blocks.
+/// Returns the JSON Schema of the configuration. Below `plugins.NAME.config`, the schema contains
+/// the schema in each plugin's manifest. Omitted schemas are logged with the reason. Blocks.
 pub fn config_schema(folders: &Folders, inputs: &Inputs, directory: &Path) -> Value {
     let whole = toolhold_config::schema();
     let (whole, notes) = match toolhold_config::load(folders, inputs) {
@@ -38,10 +38,11 @@ pub fn config_schema(folders: &Folders, inputs: &Inputs, directory: &Path) -> Va
     whole
 }
 
-/// The settings in a plugin's manifest: none, a schema, or the reason why it can't be read.
+/// The settings in a plugin's manifest: no settings, a schema, or the reason why the manifest can't
+/// be read.
 type Found = Result<Option<Value>, HostError>;
 
-/// A reason why the schema of a plugin is left out.
+/// The reason why the schema of a plugin is omitted.
 #[derive(Debug, thiserror::Error)]
 enum LeftOutError {
     #[error("{}", reason_of(.0))]
@@ -57,7 +58,7 @@ enum LeftOutError {
 /// Reads the schemas of all plugins of the configuration and of the plugin folder.
 fn read_schemas(loaded: &Config, folders: &Folders, directory: &Path) -> Vec<(String, Found)> {
     let mut names: BTreeSet<String> = loaded.values.plugins.keys().cloned().collect();
-    // A folder that can't be read has no plugins: the host doesn't load any of it.
+    // The host loads no plugin from a folder that it can't read.
     if let Ok(Some(folder)) = PluginFolder::open(&loaded.plugin_folder(folders, directory)) {
         names.extend(folder.names().unwrap_or_default());
     }
@@ -71,7 +72,7 @@ fn read_schemas(loaded: &Config, folders: &Folders, directory: &Path) -> Vec<(St
 }
 
 /// Adds the schemas of plugins to the schema of the configuration. Returns the result, and a note
-/// for each schema that is left out.
+/// for each omitted schema.
 fn with_plugins(mut whole: Value, found: Vec<(String, Found)>) -> (Value, Vec<String>) {
     let mut notes = Vec::new();
     let mut total = 0;
@@ -99,8 +100,8 @@ fn with_plugins(mut whole: Value, found: Vec<(String, Found)>) -> (Value, Vec<St
     (whole, notes)
 }
 
-/// Returns the definition with the schema of a plugin. The names of the others begin with a
-/// capital.
+/// Returns the name of the definition with a plugin's schema. The names of other definitions begin
+/// with a capital letter.
 fn definition(name: &str) -> String {
     format!("plugin-{name}")
 }
@@ -111,9 +112,11 @@ fn place(name: &str) -> String {
     format!("#/$defs/{}", definition(name))
 }
 
-/// Returns a plugin's schema as a part of another document: references from its root start at its
-/// place. The schema is third-party, so it is compiled first. `total`: the bytes of all schemas so
-/// far, to which this one is added.
+/// Converts a plugin's schema to a part of another document. References from its root then start at
+/// its new position.
+///
+/// The schema is third-party, so it is compiled first. `total` is the size of all schemas so far in
+/// bytes, and the size of this schema is added.
 fn to_embeddable(schema: Value, name: &str, total: &mut usize) -> Result<Value, LeftOutError> {
     if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Err(LeftOutError::Name);
@@ -121,7 +124,7 @@ fn to_embeddable(schema: Value, name: &str, total: &mut usize) -> Result<Value, 
     schema::compile(&schema)?;
     let mut embeddable = moved(schema, &place(name));
 
-    // The host fills in defaults before it checks that required settings exist.
+    // The host adds defaults before it checks that required settings exist.
     let mut with_default = BTreeSet::new();
     if let Some(Value::Object(properties)) = embeddable.get("properties") {
         for (key, property) in properties {
@@ -144,8 +147,8 @@ fn to_embeddable(schema: Value, name: &str, total: &mut usize) -> Result<Value, 
     Ok(embeddable)
 }
 
-/// Returns a schema without names of its own, whose references start at `root`. Its depth is
-/// bounded, as that of each schema in a manifest.
+/// Removes the names from a schema, and makes its references start at `root`. The depth is limited
+/// like the depth of each schema in a manifest.
 fn moved(schema: Value, root: &str) -> Value {
     match schema {
         Value::Array(items) => items.into_iter().map(|item| moved(item, root)).collect(),

@@ -1,4 +1,4 @@
-//! The state of one plugin name: the version that serves, and the held version with the reason.
+//! The state of one plugin name: the active version, and the held version with the reason.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,13 +23,14 @@ pub(super) enum ComponentSource {
     Named(PathBuf),
     /// The plugin folder.
     Folder(PathBuf),
-    /// The lock file. The path is that of the copy, another one for each version.
+    /// The plugin is installed in the lock file. The path is that of the copy, which is different
+    /// for each version.
     Installed(PathBuf),
 }
 
 impl ComponentSource {
-    /// Checks whether a plugin stays where it was. Versions of an installed plugin have different
-    /// paths, but the same source.
+    /// Checks whether two versions of a plugin have the same place. Versions of an installed plugin
+    /// have different paths but the same place.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Installed(_), Self::Installed(_)) => true,
@@ -37,7 +38,7 @@ impl ComponentSource {
         }
     }
 
-    /// Returns the component's file. Returns `None` if it is built in.
+    /// Returns the component's file, or `None` if the component is built in.
     pub(super) fn file(&self) -> Option<&Path> {
         match self {
             Self::BuiltIn => None,
@@ -58,15 +59,15 @@ pub(super) struct Running {
 /// A version that doesn't serve, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldVersion {
-    /// Whether it needs an approval. False if it needs a fix.
+    /// Whether the version needs approval. `false` means that it has an error.
     pub held: bool,
-    /// SHA-256 of the component, if it could be read.
+    /// The SHA-256 of the component, if the component could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// The version in its manifest.
+    /// The version in the component's manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Why it doesn't serve, and what to do.
+    /// The reason why the version doesn't run, and the remedy.
     pub reason: String,
 }
 
@@ -84,17 +85,17 @@ impl HeldVersion {
     }
 }
 
-/// One plugin name. It stays when its versions change.
+/// The state of one plugin name, for all its versions.
 pub(super) struct Slot {
     pub(super) name: String,
     pub(super) place: ComponentSource,
     pub(super) running: Option<Running>,
     pub(super) waiting: Option<HeldVersion>,
-    /// Whether its first version is being loaded.
+    /// Whether the first version of the plugin is being loaded.
     pub(super) loading: bool,
-    /// The state of the file when it was last read.
+    /// The stamp of the file when it was last read.
     pub(super) stamp: Option<FileStamp>,
-    /// How many versions have served, including the running one.
+    /// The number of versions that have run, including the running version.
     pub(super) generation: u64,
     pub(super) tally: Arc<Tally>,
 }
@@ -124,8 +125,8 @@ impl Slot {
         self.generation = generation;
     }
 
-    /// Sets the version that doesn't serve, and logs it if it differs from the one before.
-    /// `half_written`: the file is read again soon, so the version isn't logged yet.
+    /// Sets the version that doesn't run, and logs it if it differs from the previous one. With
+    /// `half_written`, the file is read again soon, so the version isn't logged yet.
     pub(super) fn wait(&mut self, waiting: Option<HeldVersion>, half_written: bool) {
         let has_changed = self.waiting != waiting;
         self.waiting = waiting;
@@ -185,28 +186,28 @@ impl Slot {
 pub struct PluginState {
     /// The plugin's name.
     pub name: String,
-    /// The source of its component.
+    /// The source of the component.
     pub place: PluginPlace,
-    /// Its file.
+    /// The file of the component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// How many versions have served since the host started, including the running one. 0 if no
-    /// version has.
+    /// The number of versions that have run since the host started, including the running version.
+    /// 0 if no version has run.
     pub generation: u64,
-    /// The running version, from its manifest. `None` if no version runs.
+    /// The running version, from the manifest. `None` if no version is running.
     pub version: Option<String>,
     /// SHA-256 of the running component.
     pub digest: Option<String>,
-    /// The version in the plugin's file, if that one doesn't serve.
+    /// The version in the plugin's file, if it isn't running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<HeldVersion>,
-    /// Whether its first version is being loaded.
+    /// Whether the first version of the plugin is being loaded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub loading: bool,
-    /// The hosts that its requests may reach, as they are granted.
+    /// The hosts that the plugin's requests may reach, as they are granted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// The names of the secrets that the host puts into its requests.
+    /// The names of the secrets that the host adds to the plugin's requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
     /// The number of warm instances.
@@ -216,8 +217,8 @@ pub struct PluginState {
     pub calls: u64,
     /// Calls that failed.
     pub failures: u64,
-    /// The longest duration of the fastest half of the calls, exact to an eighth. Serialised in
-    /// microseconds. `None` without a call.
+    /// The median duration of the calls, rounded to an eighth. It is serialised in microseconds.
+    /// `None` if there was no call.
     #[serde(rename = "p50_micros", with = "micros")]
     pub p50: Option<Duration>,
     /// The longest duration of the fastest 99 percent.
@@ -226,8 +227,8 @@ pub struct PluginState {
 }
 
 impl PluginState {
-    /// `running`, `loading`, `held` or `failed`. If no version runs, the word is about the one in
-    /// the file.
+    /// Returns the state in one word: `running`, `loading`, `held` or `failed`. If no version is
+    /// running, the word is about the version in the file.
     pub fn word(&self) -> &'static str {
         match (&self.digest, &self.waiting) {
             (Some(_), _) => "running",
@@ -250,7 +251,7 @@ pub enum PluginPlace {
     Named,
     /// The plugin folder.
     Folder,
-    /// The lock file: it was installed with `toolhold plugin add`.
+    /// The plugin is in the lock file, because it was installed with `toolhold plugin add`.
     Installed,
 }
 

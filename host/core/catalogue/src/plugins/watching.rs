@@ -12,18 +12,19 @@ use toolhold_system::watch::{FolderWatch, Woken};
 use super::Plugins;
 use super::control::{Ask, Listener};
 
-/// Delay before a file that may be half written is read again.
+/// Delay before a file that may be incomplete is read again.
 const AGAIN: Duration = Duration::from_millis(300);
 
-/// The watching thread. It ends when this value is dropped.
+/// The watching thread, which ends when this value is dropped.
 pub struct Watch(OwnedFd);
 
 impl Watch {
-    /// Starts watching. Call it inside a tokio runtime, which then loads changed plugins.
+    /// Starts watching. Call this function inside a tokio runtime, which then loads changed
+    /// plugins.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the kernel gives no watch.
+    /// [`HostError::Io`] if the kernel can't create a watch.
     pub fn start(plugins: &Arc<Plugins>) -> Result<Self, HostError> {
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| HostError::io("watching the plugins")(errno.into()))?;
@@ -42,7 +43,7 @@ impl Watch {
             listener,
             reactor,
         };
-        // The watches exist before the thread runs, so that it misses no later change.
+        // The watches exist before the thread runs, so that the thread misses no later change.
         watcher.renew(plugins);
         std::thread::Builder::new()
             .name("toolhold-watch".into())
@@ -92,8 +93,8 @@ impl Watcher {
                     }
                 }
                 Woken::Changes => {
-                    // The watches come first, so that a file that appears during the reload is seen
-                    // as a change.
+                    // The watches are renewed first, so that a file that appears during the reload
+                    // is noticed.
                     self.renew(&plugins);
                     if self.reactor.block_on(plugins.reload(false)) {
                         self.changes.wake_in(AGAIN);

@@ -1,4 +1,4 @@
-//! Whether a question is outdated, because the file whose change it shows has changed since.
+//! Checks whether a question is outdated, because the file whose change it shows has changed since.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,13 +9,14 @@ use sha2::{Digest, Sha256};
 
 use super::preview::{MAX_COMPARED, Preview};
 
-/// Checks whether the file of a preview has changed. A file that can't be opened counts as
+/// Checks whether the file of a preview has changed. A file that can't be opened is treated as
 /// unchanged.
 ///
-/// Reads with the rights of the person who sees the question, not with the rights of a guest. No
-/// grant decides here, and the only effect is whether the question is shown.
+/// The check reads with the rights of the person who sees the question, not with the rights of a
+/// guest. No grant is needed, because the only effect is whether the question is shown.
 pub(super) fn is_outdated(preview: &Preview) -> bool {
-    // Follows no link and never waits: the path may be another kind of file by now.
+    // The path may be another kind of file by now. These flags prevent following a link and
+    // waiting.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut bytes = Vec::new();
     match rustix::fs::open(&preview.file, flags, Mode::empty()).map(File::from) {

@@ -19,12 +19,12 @@ use toolhold_system::files::{FileError, FileView, Grants, OpenOptions};
 /// Largest size, in bytes, of a file before and after the change.
 pub(crate) const MAX_COMPARED: usize = 1024 * 1024;
 
-/// Bytes of a diff that a person still reads. The arguments are shown instead of a longer diff if
-/// they are shorter.
+/// Maximum length in bytes of a diff that a person would read. For a longer diff, the arguments are
+/// shown instead if they are shorter.
 const MAX_DIFF: usize = 48 * 1024;
 
-/// After this time, the comparison takes the differences found so far: the diff is still correct,
-/// but not the shortest.
+/// Time limit for finding the shortest diff. After that, the diff is still correct, but may be
+/// longer.
 const TIME: Duration = Duration::from_millis(200);
 
 /// The change that a call would make in a file.
@@ -32,30 +32,32 @@ const TIME: Duration = Duration::from_millis(200);
 pub struct Preview {
     /// The file's real path.
     pub file: String,
-    /// The SHA-256 of its content in hexadecimal digits; of nothing if the file doesn't exist.
+    /// The SHA-256 of the file's content in hexadecimal digits. If the file doesn't exist, the
+    /// digest is that of an empty content.
     pub sha256: String,
-    /// A unified diff. It can hold any characters.
+    /// A unified diff, which may contain any characters.
     pub diff: String,
-    /// Names of the arguments that the diff shows in full, so that they aren't shown again.
+    /// The names of the arguments that the diff shows in full. They don't have to be shown again.
     pub shows: Vec<String>,
 }
 
-/// A preview and the state of the file that it shows. In another state, the same arguments may
-/// change something else.
+/// A preview with the state of the file that it shows. If the file changes, the same arguments may
+/// cause another change.
 pub(crate) struct PreviewedChange {
     pub(crate) preview: Preview,
     /// The SHA-256 of the file before the change.
     pub(crate) before: [u8; 32],
-    /// The SHA-256 of the file after the change, if the same call would then change nothing.
+    /// The SHA-256 of the file after the change. `None` if a repeated call could change the file
+    /// again.
     pub(crate) settled: Option<[u8; 32]>,
 }
 
-/// Computes the preview of a call. Returns `None` unless a built-in tool declares its change, and
+/// Computes the preview of a call. Returns `None` unless a built-in tool declares its change and
 /// the file may be read.
 ///
 /// # Errors
 ///
-/// The tool's own failure: the text to replace isn't in the file.
+/// Returns the tool's own failure if the text to replace isn't in the file.
 pub(crate) async fn preview(context: &CallContext) -> Result<Option<PreviewedChange>, Failure> {
     let Some(job) = preview_job(context) else { return Ok(None) };
     // Reading may wait for a disk or a network.
@@ -81,12 +83,12 @@ fn preview_job(
     let declared = tool.definition.preview.clone()?;
     let grants = Arc::clone(tool.plugin.as_ref()?.policy().files.as_ref()?);
     let arguments = Arc::clone(&context.arguments);
-    // The real path, so that a later look at the question follows no link.
+    // The real path is stored, so that checking the question later follows no link.
     let real = context.subjects.first().map(|subject| subject.text.clone());
     Some(move || compute(&declared, grants, &arguments, real))
 }
 
-/// Computes the preview of a declared change. `real`: the real path of the file.
+/// Computes the preview of a declared change. `real` is the real path of the file.
 fn compute(
     declared: &PreviewArguments,
     grants: Arc<Grants>,
@@ -115,12 +117,12 @@ fn compute(
     Ok(Some(PreviewedChange { preview, before: digest.into(), settled }))
 }
 
-/// Applies a change to the text of a file. Returns `None` if the new text is unknown: an argument
-/// is missing, or only the tool can find the text to replace.
+/// Applies a change to the text of a file. Returns `None` if an argument is missing, or if only the
+/// tool can find the text to replace.
 ///
 /// # Errors
 ///
-/// The text to replace isn't in the file.
+/// Returns an error if the text to replace isn't in the file.
 fn apply(
     change: &ChangeArguments,
     file: &str,
@@ -139,7 +141,7 @@ fn apply(
         return Ok(None);
     }
     if !before.contains(from) {
-        // A text without carriage returns also matches lines that end in one.
+        // A text without carriage returns also matches lines that end with one.
         if before.replace("\r\n", "\n").contains(from) {
             return Ok(None);
         }
@@ -170,8 +172,8 @@ fn no_match(old: &str, file: &str, before: &str) -> Failure {
         .with_suggestion("Copy the text exactly as read shows it, without the numbers.")
 }
 
-/// Reads the text of a file, which is empty if the file doesn't exist. Returns `None` if the text
-/// can't be shown: it may not be read, is too long or isn't text.
+/// Reads the text of a file. A missing file has an empty text. Returns `None` if the text may not
+/// be read, is too long, or isn't valid text.
 fn read(grants: Arc<Grants>, path: &Path) -> Option<String> {
     let options = OpenOptions { read: true, ..OpenOptions::default() };
     let opened = match FileView::new(grants, true).open(path, options) {
@@ -187,7 +189,7 @@ fn read(grants: Arc<Grants>, path: &Path) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Returns the unified diff of two texts, or `None` if it is too long for a person.
+/// Returns the unified diff of two texts, or `None` if it is too long for a person to read.
 fn diff(before: &str, after: &str) -> Option<String> {
     if after.len() > MAX_COMPARED {
         return None;

@@ -1,4 +1,4 @@
-//! Binds an approval of a command to the content of the project's files that it starts.
+//! Binds an approval of a command to the content of the project files that the command starts.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,12 +15,12 @@ use toolhold_system::files::{FileView, Grants, OpenOptions};
 
 use super::preview::MAX_COMPARED;
 
-/// Bytes of all files of one call that are read. Of other files, the time of the last change is
-/// read.
+/// Maximum number of bytes that are read from the files of one call. For other files, only the time
+/// of the last change is read.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Computes a digest of the files that the commands of a call start. Returns `None` if they start
-/// no files that the call may change.
+/// Computes a digest of the files that the commands of a call start. Returns `None` if the call may
+/// change none of these files.
 pub(crate) async fn digest(context: &CallContext) -> Option<[u8; 32]> {
     let job = digest_job(context)?;
     // Reading may wait for a disk or a network.
@@ -33,7 +33,7 @@ pub(crate) fn digest_blocking(context: &CallContext) -> Option<[u8; 32]> {
     job()
 }
 
-/// Returns a function that computes the digest and doesn't borrow the call. Returns `None` if the
+/// Returns a function that computes the digest without borrowing the call. Returns `None` if the
 /// commands of the call start no files.
 fn digest_job(context: &CallContext) -> Option<impl FnOnce() -> Option<[u8; 32]> + Send + 'static> {
     let policy = context.tool.as_deref()?.plugin.as_ref()?.policy();
@@ -71,8 +71,8 @@ fn hash_files(grants: &Arc<Grants>, files: &[PathBuf]) -> Option<[u8; 32]> {
     Some(hash.finalize().into())
 }
 
-/// Reads the size and the content of a granted file. Of a file with more than `most` bytes, the
-/// content is its beginning and the time of its last change.
+/// Reads the size and the content of a granted file. If the file has more than `most` bytes, the
+/// returned content is its beginning and the time of its last change.
 fn read(grants: &Arc<Grants>, path: &Path, most: usize) -> Option<(u64, Vec<u8>)> {
     let options = OpenOptions { read: true, ..OpenOptions::default() };
     let opened = FileView::new(Arc::clone(grants), true).open(path, options).ok()?;

@@ -1,5 +1,5 @@
-//! `toolhold doctor`: whether calls are recorded, the log can be written, and its newest part is
-//! intact.
+//! `toolhold doctor`: checks whether calls are recorded, whether the log can be written, and
+//! whether its newest file is unchanged.
 
 use toolhold_config::{Config, Folders};
 use toolhold_contract::text::{counted, shell_word};
@@ -8,8 +8,8 @@ use super::Finding;
 use crate::audit::Trail;
 use crate::doctor::machine::size;
 
-/// Checks the record of calls: whether it is on, whether it can be written, and whether its newest
-/// part is unchanged.
+/// Checks whether the audit log is enabled, whether it can be written, and whether its newest file
+/// is unchanged.
 pub(super) fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     let recording = if loaded.values.audit.enabled {
         Finding::ok(

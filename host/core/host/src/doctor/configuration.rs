@@ -1,4 +1,5 @@
-//! `toolhold doctor`: whether the configuration can be read, and what in it is missing or risky.
+//! `toolhold doctor`: checks whether the configuration can be read, and reports missing and risky
+//! values.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,12 +12,12 @@ use toolhold_policy::Autonomy;
 use super::Finding;
 use crate::doctor::machine::within_or;
 
-/// The configuration for the other checks; the defaults if it is broken.
+/// The configuration for the other checks, or the defaults if the configuration has errors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Read {
     pub(super) folders: Option<Folders>,
     pub(super) loaded: Config,
-    /// Whether it is the operator's configuration.
+    /// Whether the values are those of the operator's configuration.
     pub(super) is_right: bool,
 }
 

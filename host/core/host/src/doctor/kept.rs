@@ -1,5 +1,5 @@
-//! `toolhold doctor`: whether stored state (sessions, questions, approved plugins, trusted files,
-//! tasks) can be read and trusted.
+//! `toolhold doctor`: checks whether stored state (sessions, questions, approved plugins, trusted
+//! files, tasks) can be read and trusted.
 
 use toolhold_catalogue::plugins::PluginApprovals;
 use toolhold_config::{self as config, Config, Folders};
@@ -26,7 +26,7 @@ pub(super) fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     .concat()
 }
 
-/// Checks whether a process runs the tasks that wait for their time.
+/// Checks whether a process runs the scheduled tasks.
 fn tasks(folders: &Folders, loaded: &Config) -> Finding {
     let name = "tasks";
     let schedule = Schedule::in_data(&folders.data);

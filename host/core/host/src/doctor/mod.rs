@@ -27,10 +27,10 @@ use toolhold_config::Inputs;
 pub use crate::doctor::machine::{Finding, Report, State};
 use crate::doctor::machine::{engine, folders, kernel, limits, network, processes, within};
 
-/// Time for one group of checks. A folder on a server that is gone may never answer.
+/// Time limit of one group of checks. A folder on a server that no longer exists may never respond.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Loading every plugin may compile it, which has limits of its own.
+/// Time limit for loading every plugin. Loading may compile plugins, which has its own limits.
 const LOADING: Duration = Duration::from_secs(180);
 
 /// The parts to examine: this machine, and the host that these settings would build.
@@ -40,16 +40,17 @@ pub struct Examination {
     pub inputs: Inputs,
     /// Plugins that are part of the program.
     pub builtins: Vec<Builtin>,
-    /// Plugins besides those in the configuration.
+    /// Plugins in addition to those of the configuration.
     pub plugin_files: Vec<PathBuf>,
     /// See [`HostBuilder::helper`](crate::HostBuilder::helper).
     pub helper: Option<PathBuf>,
 }
 
 impl Examination {
-    /// Examines everything, in the order in which one part needs another. It always ends and
-    /// changes nothing, except that loading the plugins may compile them into the cache. Needs a
-    /// reactor with time.
+    /// Examines everything. Parts that another part needs are examined first.
+    ///
+    /// The examination always ends and changes nothing, except that compiled plugins may be added
+    /// to the cache. Needs a runtime with its time driver.
     pub async fn run(self) -> Report {
         let mut report = Report::default();
         report.add("Kernel", within(PATIENCE, kernel::findings).await);

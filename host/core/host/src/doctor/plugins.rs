@@ -1,4 +1,4 @@
-//! `toolhold doctor`: whether a host starts with every plugin and its parts.
+//! `toolhold doctor`: checks whether a host starts with every plugin and the plugins' modules.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(super) async fn findings(
     if let Some(helper) = examination.helper {
         builder = builder.helper(helper);
     }
-    // On its own task: if it blocks, waiting for it still ends.
+    // The host is built on a separate task, so that the timeout also works if the task blocks.
     match tokio::time::timeout(patience, tokio::spawn(builder.build())).await {
         Ok(Ok(Ok(host))) => within(patience, move || check_plugins(&host, &file)).await,
         Ok(Ok(Err(error))) => {
@@ -69,7 +69,7 @@ fn check_plugins(host: &Host, file: &ConfigFile) -> Vec<Finding> {
     findings
 }
 
-/// Reports whether a plugin is loaded. `of_tools`: the plugins of all tools, one for each tool.
+/// Reports whether a plugin is loaded. `of_tools` has the plugins of all tools, one for each tool.
 fn loading(plugin: &PluginState, of_tools: &[Arc<PluginInfo>], file: &ConfigFile) -> Finding {
     match &plugin.waiting {
         Some(waiting) if waiting.held => Finding::warning(
@@ -88,7 +88,7 @@ fn loading(plugin: &PluginState, of_tools: &[Arc<PluginInfo>], file: &ConfigFile
     }
 }
 
-/// Reports whether the parts of a plugin exist. Returns `None` if it has none.
+/// Reports whether the modules of a plugin exist. Returns `None` if the plugin doesn't use modules.
 fn parts(info: &PluginInfo) -> Option<Finding> {
     let manifest = &info.manifest;
     if !manifest.capabilities.iter().any(|request| request.name == "parts") {
@@ -123,7 +123,7 @@ fn parts(info: &PluginInfo) -> Option<Finding> {
 
 const NAMES: &str = "write the name as `toolhold tools` or `toolhold plugin list` shows it, or remove it: a rule with an unknown name protects nothing";
 
-/// Returns the remedy for a plugin that doesn't load. `file`: the user's own configuration.
+/// Returns the remedy for a plugin that can't be loaded. `file` is the user's own configuration.
 fn inspect_fix(component: &Path, file: &ConfigFile) -> String {
     let component = shell_word(&component.display().to_string());
     format!(

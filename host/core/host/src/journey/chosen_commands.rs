@@ -1,5 +1,5 @@
-//! Decides on commands that a plugin chooses during its call, such as `cargo check`, as on calls of
-//! `bash`.
+//! Decides on commands that a plugin chooses during its call, such as `cargo check`. The decision
+//! is the same as for a call of `bash`.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -18,10 +18,10 @@ use crate::call_inputs::Steps;
 use crate::governor::Governor;
 use crate::record::{Governance, call_record};
 
-/// The tool whose rules decide.
+/// The tool whose rules apply to chosen commands.
 pub(crate) const BASH: &str = "bash";
 
-/// Most commands that one call may choose. Each may ask a person.
+/// Maximum number of commands that one call may choose. A person may be asked about each.
 const MAX_CHOSEN: usize = 32;
 
 /// The commands that the plugin of a call has chosen.
@@ -29,9 +29,9 @@ pub(crate) struct PluginCommands {
     asker: Arc<Asker>,
     asked: UnboundedReceiver<Asked>,
     count: usize,
-    /// The first refusal, which explains the call's failure.
+    /// The first denial, which explains the call's failure.
     refused: Option<Failure>,
-    /// The denial by a person, after which nobody is asked again in this call.
+    /// The denial by a person. After it, nobody is asked again in this call.
     denied: Option<Failure>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct PluginCommands {
 #[derive(Debug)]
 struct Asker(UnboundedSender<Asked>);
 
-/// A command on which its call waits for a decision.
+/// A command for whose decision the call waits.
 #[derive(Debug)]
 struct Asked {
     line: String,
@@ -59,8 +59,8 @@ fn call_over() -> Failure {
 }
 
 impl PluginCommands {
-    /// Makes the queue for the commands of a tool's plugin. Returns `None` if the plugin may choose
-    /// no commands.
+    /// Creates the queue for the commands of a tool's plugin. Returns `None` if the plugin may not
+    /// choose commands.
     pub(crate) fn for_tool(tool: &Tool) -> Option<Self> {
         let process = tool.plugin.as_ref()?.policy().capabilities.process.as_ref()?;
         if !process.judged {
@@ -75,8 +75,8 @@ impl PluginCommands {
         Arc::clone(&self.asker) as _
     }
 
-    /// Replaces the failure of a call by the refusal of a command, which explains it better than
-    /// the plugin's own message.
+    /// Replaces the failure of a call with the denial of a command, which explains the failure
+    /// better than the plugin's own message.
     fn finish(&self, outcome: Outcome) -> Outcome {
         match (outcome, &self.refused) {
             (Err(failure), Some(refused)) if failure.category == Category::PermanentFailure => {
@@ -90,7 +90,7 @@ impl PluginCommands {
     }
 }
 
-/// Runs a call to its end, and decides on the commands that its plugin chooses meanwhile.
+/// Runs a call to its end, and decides on the commands that its plugin chooses.
 pub(super) async fn judge_commands(
     journey: Journey<'_>,
     context: &CallContext,
@@ -100,10 +100,10 @@ pub(super) async fn judge_commands(
 ) -> Outcome {
     let mut running = pin!(running);
     loop {
-        // `Err` is the outcome of the call, and `Ok` a command that its plugin has chosen.
+        // `Err` has the outcome of the call, and `Ok` has a command that its plugin has chosen.
         let next = poll_fn(|task| match running.as_mut().poll(task) {
             Poll::Ready(outcome) => Poll::Ready(Err(outcome)),
-            // This journey holds a sender too, so the channel never ends.
+            // This journey also has a sender, so the channel never closes.
             Poll::Pending => chosen.asked.poll_recv(task).map(Ok),
         });
         match next.await {
@@ -124,7 +124,7 @@ pub(super) async fn judge_commands(
     }
 }
 
-/// Decides on a command. `outer` and `outer_governance` are those of the call that chose it.
+/// Decides on a command. `outer` and `outer_governance` belong to the call that chose the command.
 async fn judge_command(
     journey: Journey<'_>,
     outer: &CallContext,
@@ -178,7 +178,8 @@ async fn decide(
     journey.govern(governance, context, catalogue, &mut steps).await
 }
 
-/// Makes a call of `bash` for a command, with the ID and the origin of the call that chose it.
+/// Creates a call of `bash` for a command. The ID and the origin are those of the call that chose
+/// the command.
 pub(crate) fn as_command(
     governor: &Governor,
     outer: &CallContext,

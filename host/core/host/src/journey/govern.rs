@@ -1,5 +1,5 @@
-//! The decision on a call: the gates, then a model that judges it and a person who approves it,
-//! where the rules want that.
+//! Decides on a call with the gates. If the rules require it, a model reviews the call and a person
+//! approves it.
 
 use toolhold_catalogue::{CallContext, Catalogue};
 use toolhold_contract::Failure;
@@ -14,8 +14,8 @@ use crate::governor::Rules;
 use crate::record::Governance;
 
 impl Journey<'_> {
-    /// Decides, has a model judge the call if the rules want that, and a person approve it if the
-    /// decision needs it.
+    /// Decides on the call. If the rules require it, a model reviews the call. If the decision
+    /// requires it, a person approves it.
     pub(super) async fn govern(
         &self,
         governance: &mut Governance,
@@ -32,8 +32,8 @@ impl Journey<'_> {
         }
         if decision.verdict == Verdict::Ask {
             self.approve(governance, context, &decision).await?;
-            // The rules may have changed meanwhile, and an approval skips the question and nothing
-            // else.
+            // The rules may have changed meanwhile. An approval only replaces the question, so the
+            // gates decide again.
             decision = self.decide(governance, context, catalogue, true)?;
             let now = self.host.governor.rules();
             if now.generation != rules.generation {
@@ -91,7 +91,8 @@ impl Journey<'_> {
         }
         // If the future is dropped, the record has this decision.
         governance.decision = Some(decision.clone());
-        // This checks whether there is a place. The call takes it when it is about to run.
+        // This only checks whether there is a place. The call reserves its place when it is about
+        // to run.
         drop(self.reserve(governance, context)?);
         let reviewed = self.host.reviews.judge(review, context, &self.inputs.cancel).await?;
         governance.review = Some(reviewed.record);

@@ -1,4 +1,5 @@
-//! The journey of a call from top to bottom, the same for every front end and every source.
+//! The steps of a call from beginning to end. They are the same for every front end and every
+//! source.
 
 pub(crate) mod chosen_commands;
 mod govern;
@@ -30,21 +31,22 @@ struct Journey<'a> {
 }
 
 impl Host {
-    /// Runs one call. It always returns an answer: if a tool, a rule or a limit ends the call, the
+    /// Runs one call. Always returns an answer: if a tool, a rule or a limit ends the call, the
     /// answer is a [`Failure`](crate::Failure).
     ///
-    /// The steps, each only if the one before succeeded: the name is resolved, the arguments are
-    /// checked against the tool's schema, the gates decide on what the call acts on, a model
-    /// judges it and a person approves it if the rules want that, and the tool runs within its
-    /// limits. The result, a refusal as well as an output, is shaped and recorded before it leaves.
+    /// Each step runs only if the previous step succeeded. The host resolves the name and checks
+    /// the arguments against the tool's schema. The gates decide on the subjects of the call. If
+    /// the rules require it, a model reviews the call and a person approves it. Then the tool runs
+    /// within its limits. Every result, including a denial, is shaped and recorded before it leaves
+    /// the host.
     ///
     /// Cancelling [`Request::cancel`] ends the call with
-    /// [`Category::Cancelled`](crate::Category::Cancelled). Dropping the future ends it too,
+    /// [`Category::Cancelled`](crate::Category::Cancelled). Dropping the future also ends the call,
     /// without an answer.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime with its time driver, if a plugin offers the tool.
+    /// Panics outside a tokio runtime with its time driver, if a plugin offers the tool.
     pub async fn call(&self, request: Request) -> Answer {
         let mut steps = Steps::begin();
         let (context, session, inputs) = request.begin(&self.session);
@@ -111,8 +113,8 @@ impl Host {
         answer
     }
 
-    /// The steps of a call until its outcome, in their order. A call that relies on undo runs a
-    /// second time if a change of it can't be saved and a person approves it without undo.
+    /// Runs the steps of a call until its outcome. A call that relies on undo may run twice: if one
+    /// of its changes can't be saved, a person can approve the call without undo.
     async fn journey(
         &self,
         call: &mut DropRecorder<'_>,

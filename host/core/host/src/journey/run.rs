@@ -1,5 +1,5 @@
-//! The run of a call that may run: its attempts, what becomes of its changes, and what its outcome
-//! leaves for later calls and for the reader of the answer.
+//! Runs a call that may run. The run has its attempts, then saves or undoes its changes, and then
+//! stores the data of the outcome for later calls and for the reader of the answer.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::retry::DedupedEvents;
 use crate::undo::{CallChanges, CallJournal};
 use crate::{dependencies, jobs};
 
-/// A call that runs, with everything that lives across its attempts.
+/// A running call, with all data that is shared by its attempts.
 pub(super) struct CallRun<'a> {
     journey: Journey<'a>,
     context: &'a CallContext,
@@ -36,26 +36,26 @@ pub(super) struct CallRun<'a> {
     steps: &'a mut Steps,
     /// The tasks that the last attempt could make.
     tasks: Option<Arc<dyn TaskBook>>,
-    /// The commands that the tool's plugin chooses. `None`: it may choose none.
+    /// The commands that the tool's plugin chooses. `None` means that it may not choose commands.
     commands: Option<PluginCommands>,
-    /// Lets the calls that this one makes find it.
+    /// The registration that calls made by this call use to find it.
     _parent: Option<OuterCallEntry<'a>>,
     inquirer: Option<Arc<CallInquirer>>,
     events: DedupedEvents,
-    /// Whether it may run only because its changes can be undone.
+    /// Whether the call may run only because its changes can be undone.
     relies_on_undo: bool,
-    /// Whether its processes reach the network.
+    /// Whether the call's processes may use the network.
     network: bool,
-    /// The time limit that it asks for.
+    /// The time limit that the call requests.
     time_limit: Option<Duration>,
-    /// How long the last attempts took, with the waits between them.
+    /// The duration of the last attempts, including the waits between them.
     time: Duration,
     tool: Arc<Tool>,
     task_notice: Option<String>,
 }
 
 impl<'a> CallRun<'a> {
-    /// Starts the run of a call, which counts against the quota from here on.
+    /// Starts the run of a call. From here on, the call is counted in the quota.
     pub(super) fn start(
         journey: Journey<'a>,
         prepared: PreparedCall,
@@ -104,7 +104,7 @@ impl<'a> CallRun<'a> {
         }
     }
 
-    /// Runs the tool, and again if its failure may pass.
+    /// Runs the tool, and retries it if the failure may be temporary.
     pub(super) async fn attempt(&mut self) -> Outcome {
         let Journey { host, session, inputs } = self.journey;
         let first_run_at = Instant::now();
@@ -149,7 +149,7 @@ impl<'a> CallRun<'a> {
         }
     }
 
-    /// Makes the call in the form that its provider gets.
+    /// Creates the call in the form for its provider.
     fn provider_call(&self) -> Call {
         let Self { context, run, tool, .. } = self;
         let Journey { host, session, inputs } = self.journey;
@@ -185,7 +185,7 @@ impl<'a> CallRun<'a> {
         }
     }
 
-    /// Makes the commands of the call in the form that their provider gets.
+    /// Creates the commands of the call in the form for their provider.
     fn provider_commands(&self) -> CallCommands {
         let Self { context, run, tool, .. } = self;
         let session = self.journey.session;
@@ -202,7 +202,7 @@ impl<'a> CallRun<'a> {
         }
     }
 
-    /// Makes the receiver of the events of one attempt.
+    /// Creates the receiver of the events of one attempt.
     fn attempt_events(&self) -> Arc<dyn Events> {
         // A call that is cancelled has no answer that marks the session.
         let reader = self.journey.session.clone();
@@ -211,8 +211,8 @@ impl<'a> CallRun<'a> {
         shaping.redact_events(self.context, self.events.attempt(), on_untrusted)
     }
 
-    /// Returns the right of a call to start a job. Only a command of a built-in tool, in a session
-    /// that lasts, has it.
+    /// Returns the right of a call to start a job. Only a command of a built-in tool in a
+    /// persistent session has this right.
     fn job_start(&self) -> Option<JobStart> {
         let Journey { host, session, .. } = self.journey;
         let context = self.context;
@@ -231,8 +231,8 @@ impl<'a> CallRun<'a> {
         Some(JobStart::new(jobs, about, host.shaping.live(context)))
     }
 
-    /// Returns the keeper of the programs of a call that outlive it. Returns `None` if the plugin
-    /// may have no such programs, or the call only reads.
+    /// Returns the keeper of the programs that continue after a call. Returns `None` if the plugin
+    /// may not have such programs, or if the call only reads.
     fn services(&self) -> Option<Arc<dyn ServiceKeeper>> {
         let Journey { host, session, .. } = self.journey;
         if !self.context.acts() {
@@ -243,9 +243,11 @@ impl<'a> CallRun<'a> {
         Some(session.services(&host.jobs.1))
     }
 
-    /// Saves or undoes the changes of the call. Returns `None` if the call has to run again: it
-    /// relied on undo, a change of it couldn't be saved, so it was undone, and a person has
-    /// approved it without undo.
+    /// Saves or undoes the changes of the call.
+    ///
+    /// Returns `None` if the call must run again. In this case, the call relied on undo, one of its
+    /// changes couldn't be saved, the changes were undone, and a person has approved the call
+    /// without undo.
     pub(super) async fn settle(
         &mut self,
         outcome: &Outcome,
@@ -272,7 +274,8 @@ impl<'a> CallRun<'a> {
         Ok(None)
     }
 
-    /// Lets a job go on that the call has started. What its command changes is saved until it ends.
+    /// Lets a job continue that the call has started. The changes of its command are saved until it
+    /// ends.
     fn release_job(&mut self, outcome: &Outcome) {
         let Some(job) = self.run.job.take() else { return };
         if outcome.is_err() || !job.has_started() {
@@ -301,7 +304,8 @@ impl<'a> CallRun<'a> {
         Ok(())
     }
 
-    /// Stores the parts of the outcome that later calls need, and adds the notices for its reader.
+    /// Stores the parts of the outcome that later calls need, and adds the notices for the reader
+    /// of the answer.
     pub(super) fn finish(
         mut self,
         mut outcome: Outcome,
@@ -318,7 +322,7 @@ impl<'a> CallRun<'a> {
             // Variables of third-party tools are set for no command.
             session.set_variables(variables);
         }
-        // The time of a retried call says nothing about one run.
+        // The duration of a retried call isn't the duration of one run, so its answer isn't cached.
         if let (Some(key), Ok(output), 1) = (key, &outcome, self.run.attempts) {
             host.results.keep(context, session.answers(), key, &self.run.report, output, *time);
         }
@@ -358,7 +362,7 @@ impl<'a> CallRun<'a> {
     }
 }
 
-/// Writes a notice about the entries that were left out of the answer because they need approval.
+/// Creates a notice about entries that were omitted from the answer because they need approval.
 fn left_out_notice(report: &Report) -> Option<String> {
     let (denial, count) = report.entries().left_out.asked.take()?;
     let Denial { action, rule, place, remedy, .. } = denial;

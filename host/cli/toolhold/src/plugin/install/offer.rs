@@ -1,5 +1,5 @@
-//! Examines a fetched component before it is installed, and tells whether an update can do more
-//! than the version before.
+//! Examines a downloaded component before it is installed. Also checks whether an update can do
+//! more than the previous version.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -23,19 +23,19 @@ pub(crate) struct Offer {
     pub(crate) source: PluginSource,
     /// The plugin's signer.
     pub(crate) signed_by: SignedBy,
-    /// The signatures that came with it.
+    /// The signatures of the component.
     pub(crate) signatures: Vec<Vec<u8>>,
 }
 
 impl Offer {
-    /// Examines a fetched component. The component is compiled and asked for its tools, with
-    /// nothing granted. `given` is the source as the user wrote it.
+    /// Examines a downloaded component. The component is compiled and asked for its tools, without
+    /// any grants. `given`: the source as the user wrote it.
     ///
     /// # Errors
     ///
-    /// [`HostError::Load`]: no plugin may come from its source, it isn't a component, its manifest
-    /// isn't valid or asks for less than it imports, no trusted key signed it though one has to, or
-    /// it doesn't load.
+    /// Returns [`HostError::Load`] if plugins from this source aren't allowed, if the file isn't a
+    /// component, if its manifest is invalid or requests less than it imports, if a required
+    /// signature is missing, or if the component doesn't load.
     pub(crate) async fn examine(
         fetched: &Fetched,
         given: &Source,
@@ -48,7 +48,7 @@ impl Offer {
         let name = &candidate.info().manifest.name;
         let signed_by = check_signatures(fetched, name, &candidate.info().digest, loaded)?;
         let command = loaded.command_of_plugin(name)?;
-        // An inspection uses up its candidate, and the other one is installed.
+        // Inspecting consumes a candidate. The other candidate is installed.
         let inspected = open_in_memory(&fetched.bytes, &resolved)?;
         let inspection = PluginInspection::new(inspected, folders, command).await?;
         let installed_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -79,7 +79,7 @@ impl Offer {
     }
 }
 
-/// Opens a component that isn't in a file. `shown` stands for its path.
+/// Opens a component that is only in memory. `shown`: the name that errors use instead of a path.
 fn open_in_memory(bytes: &[u8], shown: &str) -> Result<Candidate, HostError> {
     let file = memory_file(bytes).map_err(HostError::io(format!("reading {shown}")))?;
     Candidate::opened(file, Path::new(shown))
@@ -92,8 +92,8 @@ fn memory_file(bytes: &[u8]) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Checks whether an update can do more than the version before, or gives models other
-/// descriptions. Such an update needs a new approval.
+/// Checks whether an update can do more than the previous version, or changes the descriptions for
+/// models. Such an update needs a new approval.
 pub(crate) fn is_more(difference: &Difference) -> bool {
     // Imports don't matter here, because an import that not every plugin has needs a capability.
     let Difference { capabilities_added, tools_added, tools_changed, .. } = difference;

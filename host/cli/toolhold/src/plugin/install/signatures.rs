@@ -1,5 +1,4 @@
-//! Applies `[installing]` to an installation: where plugins may come from, and who has to have
-//! signed them.
+//! Applies `[installing]`, the rules for the sources and required signatures of plugins.
 
 use std::path::Path;
 
@@ -9,23 +8,27 @@ use toolhold_registry::{Fetched, Source};
 use toolhold_signing::{SignedPlugin, TrustedKey, read_signatures_beside, today, verify_plugin};
 use toolhold_terminal::plugin_description::SignedBy;
 
-/// Checks whether plugins may come from a source. The caller does this before it fetches anything.
+/// Checks whether plugins from a source are allowed. Call this before downloading anything.
 ///
 /// # Errors
 ///
-/// `sources` of `[installing]` doesn't have it.
+/// Returns an error if `sources` of `[installing]` doesn't contain the source.
 pub(crate) fn check_source(loaded: &Config, source: &Source) -> Result<(), HostError> {
     let written = source.to_string();
     toolhold_core::check_source(loaded, &written)
         .map_err(|error| HostError::Load { plugin: written, reason: error.to_string() })
 }
 
-/// Returns the signer of a fetched component.
+/// Returns the signer of a downloaded component.
 ///
 /// # Errors
 ///
-/// The required signature of a trusted key is missing; a signature of a trusted key is wrong or
-/// revoked, which is never passed over; or `allowed` of `[installing]` doesn't have it.
+/// Returns an error in these cases:
+///
+/// * A required signature of a trusted key is missing.
+/// * A signature of a trusted key is wrong, or the key is revoked. Such a signature is never
+///   ignored.
+/// * `allowed` of `[installing]` doesn't contain the plugin.
 pub(crate) fn check_signatures(
     fetched: &Fetched,
     name: &str,

@@ -1,4 +1,4 @@
-//! `toolhold doctor`: whether components run and are compiled on this machine.
+//! `toolhold doctor`: checks whether this machine runs and compiles components.
 
 use toolhold_contract::text::counted;
 use toolhold_engine::{Builtin, EngineExamination, RuntimeConfig, examine};
@@ -8,7 +8,8 @@ use toolhold_system::machine;
 use crate::doctor::machine::Finding;
 use crate::doctor::machine::finding::size;
 
-/// Checks whether components run and are compiled here. `table`: the table of concurrent calls.
+/// Checks whether this machine runs and compiles components. `table` is the table of concurrent
+/// calls.
 pub fn findings(config: RuntimeConfig, builtins: &[Builtin], table: &OwnTable) -> Vec<Finding> {
     let examined = match examine(config, builtins) {
         Ok(examined) => examined,

@@ -1,5 +1,5 @@
-//! A finding of `toolhold doctor` and its state, and the report of all findings, each check within
-//! its time.
+//! A finding of `toolhold doctor` with its state, and the report of all findings. Each check has a
+//! time limit.
 
 use std::time::Duration;
 
@@ -10,26 +10,27 @@ use toolhold_contract::text::neutral_line;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// As it should be, or without consequence.
+    /// The checked part works, or the problem has no consequence.
     Ok,
-    /// Toolhold works, but something is slower, missing or close to its limit.
+    /// Toolhold works, but a part of it is slower, missing or close to its limit.
     Warning,
     /// Toolhold doesn't work or isn't safe.
     Failure,
 }
 
-/// One finding. Its texts are one line each and hold no control characters.
+/// One finding. Each of its texts is one line without control characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Its group.
+    /// The group of the finding.
     pub group: &'static str,
     /// The name of the check.
     pub name: String,
-    /// Its state.
+    /// The state of the finding.
     pub state: State,
     /// The result.
     pub found: String,
-    /// A command, or a line of the configuration, that fixes it. Always there unless all is well.
+    /// A command or a line of the configuration that fixes the problem. Always present unless the
+    /// state is `Ok`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -40,7 +41,7 @@ impl Finding {
         Self::new(name.into(), State::Ok, found.as_ref(), None)
     }
 
-    /// Makes a finding that something is worse than it could be.
+    /// Creates a finding about a part that could be better.
     pub fn warning(name: impl Into<String>, found: impl AsRef<str>, fix: impl AsRef<str>) -> Self {
         Self::new(name.into(), State::Warning, found.as_ref(), Some(fix.as_ref()))
     }
@@ -82,7 +83,7 @@ impl Report {
     }
 }
 
-/// Runs blocking checks on a thread for them and waits at most `patience`.
+/// Runs blocking checks on a separate thread, and waits at most `patience`.
 pub async fn within(
     patience: Duration,
     checks: impl FnOnce() -> Vec<Finding> + Send + 'static,
@@ -94,7 +95,7 @@ pub async fn within(
 ///
 /// # Errors
 ///
-/// The finding that the work broke or took too long.
+/// Returns a finding if the work panicked or took too long.
 pub async fn within_or<T: Send + 'static>(
     patience: Duration,
     work: impl FnOnce() -> T + Send + 'static,
@@ -124,7 +125,8 @@ pub fn late(patience: Duration) -> Finding {
     )
 }
 
-/// Writes a number of bytes for people, in the largest unit with at least one, and with tenths.
+/// Formats a number of bytes for people. The unit is the largest one with a value of at least one,
+/// with tenths.
 pub fn size(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;

@@ -1,4 +1,4 @@
-//! `toolhold doctor`: whether Toolhold's own folders are private, usable and not full.
+//! `toolhold doctor`: checks whether Toolhold's own folders are private, usable and not full.
 
 use std::path::Path;
 
@@ -10,20 +10,20 @@ use toolhold_data_dir::folder::{self, Folder, FolderStatus};
 use crate::doctor::machine::Finding;
 use crate::doctor::machine::finding::size;
 
-/// Bytes that compiled plugins may soon need.
+/// Number of bytes that compiled plugins may need soon.
 const LITTLE_SPACE: u64 = 256 << 20;
 
 /// Below this number of free bytes, not even the record of a call can be written for sure.
 const NO_SPACE: u64 = 64 << 10;
 
-/// The use of a folder decides how private it has to be.
+/// The purpose of a folder, which determines how private it must be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// A writer of it can grant anything or have code loaded; anyone may read it.
+    /// A user with write access can grant anything or load code. Any user may read the folder.
     Config,
-    /// A writer of it can forge state; a reader learns what others said.
+    /// A user with write access can forge state. A user with read access sees the data of others.
     Data,
-    /// A writer of it could have code run, so Toolhold doesn't use it then.
+    /// A user with write access could run code, so Toolhold doesn't use the folder in this case.
     Cache,
 }
 
@@ -65,8 +65,8 @@ fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
             format!("{shown} is not a folder"),
             format!("rm {0} && mkdir -m 700 {0}", quoted(path)),
         ),
-        // A link to a private folder is fine, except for code, which is never mapped from a folder
-        // behind a link.
+        // A link to a private folder is fine. The exception is code, which is never mapped from a
+        // folder behind a link.
         Ok(Folder::Link) if path.ends_with("compiled") => worse(
             name,
             purpose,
@@ -101,7 +101,8 @@ fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
     }
 }
 
-/// Makes the finding about a folder that can't be used, which is only a warning for the cache.
+/// Creates the finding about a folder that can't be used. For the cache, the finding is only a
+/// warning.
 fn worse(name: &str, purpose: Purpose, found: String, fix: String) -> Finding {
     match purpose {
         Purpose::Cache => {
@@ -116,7 +117,7 @@ fn check_kept_folder(name: &str, path: &Path, purpose: Purpose, there: &FolderSt
     let word = quoted(path);
     let mode = there.mode;
     let user = rustix::process::geteuid().as_raw();
-    // An administrator may own the configuration.
+    // The folder of the configuration may belong to an administrator.
     let may_be_of_root = purpose == Purpose::Config;
     let is_trusted = there.owner == user || (there.owner == 0 && may_be_of_root);
     if !is_trusted {
@@ -127,8 +128,8 @@ fn check_kept_folder(name: &str, path: &Path, purpose: Purpose, there: &FolderSt
             format!("chown {user} {word}"),
         );
     }
-    // A user who may write to a folder may replace its entries, unless the folder is sticky and the
-    // entry belongs to someone else.
+    // A user with write access to a folder can replace its entries, unless the folder is sticky and
+    // another user owns the entry.
     if mode & 0o022 != 0 {
         return worse(
             name,

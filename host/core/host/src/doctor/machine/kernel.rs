@@ -1,14 +1,14 @@
-//! `toolhold doctor`: whether the kernel and `/proc` have what Toolhold needs.
+//! `toolhold doctor`: checks whether the kernel and `/proc` have everything that Toolhold needs.
 
 use toolhold_system::machine;
 
 use crate::doctor::machine::Finding;
 
-/// The oldest kernel with everything that Toolhold needs: `openat2`.
+/// The oldest supported kernel, which is the first with `openat2`.
 const OLDEST: (u32, u32) = (5, 6);
 
-/// Watchers and watches that other programs should leave free for Toolhold; an editor alone may
-/// take thousands.
+/// The number of watchers that other programs should leave for Toolhold. `FEW_WATCHES` is the
+/// number of watches. An editor alone may use thousands.
 const FEW_WATCHERS: u64 = 64;
 const FEW_WATCHES: u64 = 8192;
 

@@ -1,4 +1,5 @@
-//! `toolhold doctor`: whether the limits of this process (files, processes, stack, memory) suffice.
+//! `toolhold doctor`: checks whether the limits of this process (files, processes, stack, memory)
+//! are high enough.
 
 use toolhold_catalogue::plugins::{most_memory, runtime_config};
 use toolhold_config::Config;
@@ -8,8 +9,8 @@ use toolhold_system::machine;
 use crate::doctor::machine::Finding;
 use crate::doctor::machine::finding::size;
 
-/// With fewer descriptors than the first, a search leaves out files; with fewer than the second,
-/// parallel calls may.
+/// The number of descriptors below which a search omits files. Below `FEW_FILES`, parallel calls
+/// may omit files, too.
 const FEWEST_FILES: u64 = 64;
 const FEW_FILES: u64 = 1024;
 
@@ -68,7 +69,7 @@ fn stack(bound: Option<u64>) -> Finding {
     }
 }
 
-/// Checks whether there is memory for all calls at their limit.
+/// Checks whether there is enough memory for all calls at their limit.
 fn memory(loaded: &Config) -> Finding {
     let name = "memory";
     let Some((available, source)) = machine::memory() else {

@@ -1,8 +1,8 @@
-//! `toolhold doctor`: examines the machine, apart from the configuration, and says how to fix what
-//! is missing.
+//! `toolhold doctor`: examines the machine without the configuration, and describes how to fix
+//! missing parts.
 //!
-//! `toolhold_core::doctor` adds what only a host knows: its configuration, its plugins and what it
-//! keeps.
+//! `toolhold_core::doctor` adds the parts that only a host knows: its configuration, its plugins
+//! and its stored state.
 
 /// The engine: whether components run and are compiled.
 pub mod engine;

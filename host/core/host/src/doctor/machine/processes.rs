@@ -1,5 +1,5 @@
-//! `toolhold doctor`: which parts of the process sandbox this kernel supports, found by entering
-//! one.
+//! `toolhold doctor`: checks which parts of the process sandbox this kernel supports, by entering a
+//! sandbox.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::doctor::machine::Finding;
 /// Time for the harmless program.
 const TIME: Duration = Duration::from_secs(20);
 
-/// The oldest kernel with everything that the sandbox needs: it counts the processes of a user
-/// namespace by themselves.
+/// The oldest kernel with everything that the sandbox needs. It counts the processes of each user
+/// namespace separately.
 const OLDEST: (u32, u32) = (5, 14);
 
-/// The first version of Landlock that is used where there is a view.
+/// The first version of Landlock that is used in a sandbox with its own mounts.
 const MOVES: u32 = 2;
 
 /// The first version of Landlock that keeps processes from sockets without a path.
@@ -166,8 +166,8 @@ fn check_sandbox(state: &Result<Duration, TrialError>, table: &OwnTable) -> Find
     }
 }
 
-/// Reports the namespaces of users, mounts, processes and the network, and the view that they are
-/// for.
+/// Reports the namespaces of users, mounts, processes and the network, and the file view that they
+/// make possible.
 fn namespaces(missing: Option<&str>) -> Finding {
     let name = "namespaces";
     let known = machine::namespaces();
@@ -202,7 +202,7 @@ fn namespaces(missing: Option<&str>) -> Finding {
     Finding::warning(name, found, fix)
 }
 
-/// Reports Landlock. `view`: whether mounts protect files without it.
+/// Reports Landlock. `view` says whether mounts protect files without Landlock.
 fn landlock(missing: Option<&str>, view: bool) -> Finding {
     let name = "Landlock";
     match (missing, machine::landlock_version()) {

@@ -1,5 +1,5 @@
-//! Checks that the parts of a verified bundle fit together: its lock, its plugins and its files. A
-//! key may sign a bundle whose parts don't fit.
+//! Checks that the parts of a verified bundle match: its lock, its plugins and its files. A signed
+//! bundle may have parts that don't match.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ use toolhold_signing::{SignatureRefusal, today};
 use super::{CEILING, CEILING_SIGNATURE, FILTERS, LOCK, bundle_failed, component_name, refused};
 use crate::plugin::install::signatures::keys;
 
-/// Bytes of the lock in a bundle, of its filters and of its ceiling.
+/// The most bytes of the lock, the filters or the ceiling in a bundle.
 const MAX_TEXT: u64 = 1 << 20;
 
 /// A verified bundle and its content.
@@ -27,9 +27,9 @@ const MAX_TEXT: u64 = 1 << 20;
 pub(crate) struct BundleContents {
     /// The bundle's file.
     pub(crate) path: PathBuf,
-    /// The name of the trusted key that signed it.
+    /// The name of the trusted key that signed the bundle.
     pub(crate) signer: String,
-    /// Its plugins, by name.
+    /// The plugins of the bundle, sorted by name.
     pub(crate) plugins: Vec<BundledPlugin>,
     /// The rules for filters.
     pub(crate) filters: Option<Vec<u8>>,
@@ -40,29 +40,29 @@ pub(crate) struct BundleContents {
     pub(super) bundle: Bundle,
 }
 
-/// A plugin in a bundle, as its lock has it.
+/// A plugin in a bundle, from the bundle's lock.
 #[derive(Clone, Debug)]
 pub(crate) struct BundledPlugin {
     /// The plugin's name.
     pub(crate) name: String,
-    /// Its version.
+    /// The plugin's version.
     pub(crate) version: String,
     /// SHA-256 of the component.
     pub(crate) digest: String,
-    /// The source as it was given where the bundle was made.
+    /// The source that was named when the bundle was made.
     pub(crate) given: Source,
-    /// The source that it stood for there.
+    /// The source to which the named source was resolved at that time.
     pub(crate) resolved: Source,
 }
 
 impl BundleContents {
-    /// Verifies a bundle by the keys of the configuration. The files of the bundle are in the data
-    /// folder until the contents are dropped. Blocks.
+    /// Verifies a bundle with the keys of the configuration. The files of the bundle are in the
+    /// data folder until the contents are dropped. Blocks.
     ///
     /// # Errors
     ///
-    /// [`HostError`]: no key that is trusted with bundles signed it, a byte differs, or its parts
-    /// don't fit each other. Nothing of it is left then.
+    /// Returns [`HostError`] if no key that is trusted for bundles signed it, if a byte differs, or
+    /// if its parts don't match. In this case, the files are removed.
     pub(crate) fn open(path: &Path, folders: &Folders, loaded: &Config) -> Result<Self, HostError> {
         let bundle = open(path, &keys(loaded), today(), &folders.data)
             .map_err(|error| unopened(path, error, loaded))?;
@@ -99,11 +99,11 @@ impl BundleContents {
         })
     }
 
-    /// Reads a plugin of the bundle, as if the plugin came from its source.
+    /// Reads a plugin of the bundle as if it came from its source.
     ///
     /// # Errors
     ///
-    /// [`HostError`] if a file of the plugin can't be read.
+    /// Returns [`HostError`] if a file of the plugin can't be read.
     pub(super) fn fetch(&self, plugin: &BundledPlugin) -> Result<Fetched, HostError> {
         let component = component_name(&plugin.name);
         let mut signatures = Vec::new();
@@ -154,7 +154,7 @@ impl fmt::Display for BundleContents {
     }
 }
 
-/// Returns the reason for which a bundle isn't opened, and the remedy.
+/// Returns the reason why a bundle can't be opened, and the remedy.
 fn unopened(path: &Path, error: BundleError, loaded: &Config) -> HostError {
     use SignatureRefusal::{OutOfScope, UnknownKey};
     let BundleError::Signature(refusal @ (UnknownKey(_) | OutOfScope { .. })) = &error else {
@@ -213,8 +213,8 @@ fn read(bundle: &Bundle, path: &Path, name: &str) -> Result<Option<Vec<u8>>, Hos
     }
 }
 
-/// Returns the plugins of the lock. Each plugin has its component in the bundle, and each component
-/// has its plugin in the lock.
+/// Returns the plugins of the lock. Checks that each plugin has a component in the bundle, and that
+/// each component has a plugin in the lock.
 fn check_lock(bundle: &Bundle, lock: &[u8]) -> Result<Vec<BundledPlugin>, ContentsError> {
     let lock: BTreeMap<String, ApprovedPlugin> =
         serde_json::from_slice(lock).map_err(ContentsError::InvalidLock)?;

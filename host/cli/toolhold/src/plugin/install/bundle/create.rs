@@ -11,16 +11,16 @@ use super::files::check_ceiling;
 use super::{CEILING, CEILING_SIGNATURE, FILTERS, LOCK, bundle_failed, component_name};
 use crate::arguments::bundle::CreateArguments;
 
-/// Signatures of one plugin that a bundle has room for.
+/// The most signatures of one plugin in a bundle.
 const MAX_SIGNATURES: usize = 9;
 
-/// Writes a bundle with installed plugins, as they are in force, and the files that the arguments
-/// name. Blocks.
+/// Writes a bundle with the current versions of installed plugins, and with the files that the
+/// arguments name. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError`]: a plugin isn't installed or its copy is damaged, a file can't be read, or the
-/// bundle can't be written. Nothing is left then.
+/// Returns [`HostError`] if a plugin isn't installed, if its copy is damaged, if a file can't be
+/// read, or if the bundle can't be written. In these cases, no bundle remains.
 pub(crate) fn create_bundle(
     arguments: &CreateArguments,
     key: &SecretKey,
@@ -63,8 +63,8 @@ pub(crate) fn create_bundle(
     create(&arguments.file, entries, key).map_err(|error| bundle_failed(&arguments.file, error))
 }
 
-/// Returns the entries of the lock file for the named plugins, or for all installed plugins. The
-/// entries don't name signers, since each machine trusts its own keys.
+/// Returns the lock entries of the named plugins, or of all installed plugins. The entries have no
+/// signers, because each machine trusts its own keys.
 fn selected_plugins(
     approvals: &PluginApprovals,
     names: &[String],

@@ -1,4 +1,4 @@
-//! Plans and checks the files of a bundle that aren't plugins: rules for filters, and a ceiling.
+//! Plans and checks the bundle's files that aren't plugins: filter rules and a ceiling.
 
 use std::fmt;
 use std::io::{ErrorKind, Read};
@@ -15,19 +15,19 @@ use super::{BundleContents, CEILING, CEILING_SIGNATURE, FILTERS, refused};
 /// Lines of a file that are shown.
 const SHOWN: usize = 60;
 
-/// The keys that sign a ceiling, beside it.
+/// The file with the keys that sign a ceiling, next to the ceiling.
 const CEILING_KEYS: &str = "ceiling.pub";
 
 /// Bytes of a file that would be replaced.
 const MAX_BEFORE: u64 = 4 << 20;
 
-/// A file that a bundle puts in its place.
+/// A file that a bundle installs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlannedFile {
     /// The place of the file.
     pub(crate) place: FilePlace,
     pub(crate) content: Vec<u8>,
-    /// The content that is there now.
+    /// The current content of the file.
     pub(crate) before: Option<Vec<u8>>,
 }
 
@@ -48,7 +48,7 @@ impl PlannedFile {
         self.before.as_ref() == Some(&self.content)
     }
 
-    /// Checks that nobody has changed the file since it was shown.
+    /// Checks that the file hasn't changed since it was shown.
     pub(super) fn check_unchanged(&self) -> Result<(), HostError> {
         if read(&self.place)? == self.before {
             return Ok(());
@@ -77,7 +77,7 @@ impl fmt::Display for PlannedFile {
     }
 }
 
-/// Reads a file that would be replaced. Returns `None` if there is no such file.
+/// Reads a file that would be replaced. Returns `None` if the file doesn't exist.
 fn read(place: &FilePlace) -> Result<Option<Vec<u8>>, HostError> {
     let path = place.folder.join(&place.name);
     let mut bytes = Vec::new();
@@ -91,7 +91,7 @@ fn read(place: &FilePlace) -> Result<Option<Vec<u8>>, HostError> {
     }
 }
 
-/// Plans the user's rules for filters. Returns `None` if the bundle has none.
+/// Plans the user's filter rules. Returns `None` if the bundle has no filter rules.
 pub(super) fn plan_filters(
     contents: &BundleContents,
     folders: &Folders,
@@ -106,7 +106,7 @@ pub(super) fn plan_filters(
     if !is_toml {
         return Err(refused(&contents.path, "the bundle's `filters.toml` isn't TOML"));
     }
-    // In any other folder, a tool may be able to change the rules.
+    // In any other folder, tools may be able to change the rules.
     if loaded.filter_rules_path(folders, working_directory) != folders.config.join(FILTERS) {
         return Err(refused(
             &contents.path,
@@ -117,8 +117,8 @@ pub(super) fn plan_filters(
     PlannedFile::new(&folders.config, FILTERS, filters).map(Some)
 }
 
-/// Plans the organisation's ceiling, with its signature first. Returns no files if there is no
-/// ceiling in the bundle.
+/// Plans the organisation's ceiling. Its signature comes first. Returns no files if the bundle has
+/// no ceiling.
 pub(super) fn plan_ceiling(
     contents: &BundleContents,
     folders: &Folders,
@@ -202,8 +202,8 @@ fn creating(folder: &Path) -> impl FnOnce(std::io::Error) -> HostError {
     HostError::io(format!("creating {}", folder.display()))
 }
 
-/// Checks that the configuration loads with a ceiling: a ceiling that doesn't load ends every
-/// start.
+/// Checks that the configuration loads with a ceiling. With a ceiling that doesn't load, Toolhold
+/// can't start.
 pub(super) fn check_ceiling(
     path: &Path,
     folders: &Folders,

@@ -1,4 +1,5 @@
-//! Bundles of installed plugins: made of what is installed here, and put into force as a whole.
+//! Bundles of installed plugins. Creates a bundle from the plugins on this machine, and installs a
+//! whole bundle in one step.
 
 mod contents;
 mod create;

@@ -1,5 +1,5 @@
-//! Plans what a bundle would change in the installed plugins, and puts all of it into force in one
-//! step.
+//! Plans the changes that a bundle would make to the installed plugins, and makes all changes in
+//! one step.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -21,13 +21,13 @@ use crate::plugin_description::SignedBy;
 /// plan is dropped.
 pub(crate) struct BundlePlan {
     contents: BundleContents,
-    /// The plugins that it would change, by name.
+    /// The plugins that the bundle would change, sorted by name.
     pub(crate) plugins: Vec<PlannedPlugin>,
-    /// The plugins that are in force already: names and versions.
+    /// The names and versions of plugins that are already installed.
     pub(crate) same: Vec<(String, String)>,
     /// The rules for filters.
     pub(crate) filters: Option<PlannedFile>,
-    /// The ceiling, with its signature first if it has one.
+    /// The ceiling. Its signature, if any, comes first.
     pub(crate) ceiling: Vec<PlannedFile>,
 }
 
@@ -71,12 +71,13 @@ impl PlannedPlugin {
 }
 
 impl BundlePlan {
-    /// Examines everything in a bundle, by the rules that apply to each installed plugin. Changes
+    /// Checks all parts of a bundle with the rules that apply to each installed plugin. Changes
     /// nothing.
     ///
     /// # Errors
     ///
-    /// [`HostError`]: a part of the bundle can't be installed here, so no part of it can.
+    /// Returns [`HostError`] if a part of the bundle can't be installed here. Then no part can be
+    /// installed.
     pub(crate) async fn new(
         contents: BundleContents,
         without: &[BundlePart],
@@ -93,7 +94,7 @@ impl BundlePlan {
             filters: None,
             ceiling: Vec::new(),
         };
-        // Plugins come last, because their examination takes the most time.
+        // Plugins come last, because checking them takes the most time.
         let contents = &plan.contents;
         if !without.contains(&BundlePart::Ceiling) {
             plan.ceiling = plan_ceiling(contents, folders, inputs)?;
@@ -137,12 +138,12 @@ impl BundlePlan {
         self.filters.iter().chain(&self.ceiling)
     }
 
-    /// Puts the whole bundle into force, in one step. Blocks.
+    /// Installs the whole bundle in one step. Blocks.
     ///
     /// # Errors
     ///
-    /// [`HostError`]: something can't be written, or was changed since it was shown. Nothing is
-    /// changed then.
+    /// Returns [`HostError`] if a file can't be written, or if it has changed since it was shown.
+    /// In this case, nothing is changed.
     pub(crate) fn apply(&self, folders: &Folders) -> Result<(), HostError> {
         for file in self.files() {
             file.check_unchanged()?;
@@ -163,7 +164,7 @@ impl BundlePlan {
     }
 }
 
-/// Examines one plugin. `current` is the entry of the lock file for its name.
+/// Examines one plugin. `current`: the plugin's entry in the lock file.
 async fn examine(
     contents: &BundleContents,
     plugin: &BundledPlugin,
