@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::client::{Client, LEGACY, MODERN, records, text};
+use crate::approvals_command::only_question;
 use crate::support::Cli;
 
 const WRITE: &str = "write";
@@ -204,6 +205,41 @@ fn terminal_approves_if_the_client_cannot_ask() {
         cli.run(&["approvals", "allow", &id]).ends(0);
         assert_eq!(client.call(WRITE, arguments())["isError"], false, "{version}");
         assert_eq!(notes(&cli), "changed\n");
+    }
+}
+
+#[test]
+fn client_without_a_person_leaves_the_question_to_approvals() {
+    let cli = Cli::asking();
+    for answer in [json!({ "action": "decline" }), json!({ "action": "cancel" })] {
+        fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("it is written");
+        let mut client = Client::new(&cli, &[], LEGACY, true);
+        // However often the client answers by itself, nothing is approved.
+        for _ in 0..3 {
+            let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
+            client.user_says(&answer);
+            let waits = client.answer(id);
+            assert_eq!(waits["_meta"]["toolhold"]["category"], "confirmation_required", "{waits}");
+            for told in ["no person answered in the client", "toolhold approvals allow", "wait_secs"]
+            {
+                assert!(text(&waits).contains(told), "{told} is not in {waits}");
+            }
+            assert_eq!(notes(&cli), "first\nsecond\n", "{answer}");
+        }
+        cli.run(&["approvals", "allow", &only_question(&cli)]).ends(0);
+        // The next call runs without a question in the client, and only once.
+        assert_eq!(client.call(WRITE, arguments())["isError"], false, "{answer}");
+        assert_eq!(notes(&cli), "changed\n");
+        fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("it is written");
+        let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
+        client.user_says(&answer);
+        assert_eq!(client.answer(id)["isError"], true, "{answer}");
+        assert_eq!(notes(&cli), "first\nsecond\n", "{answer}");
+        // A person who answers in the client after all leaves no question behind.
+        let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
+        client.user_says(&accept("no"));
+        assert!(text(&client.answer(id)).contains("denied by the user"), "{answer}");
+        assert_eq!(cli.run(&["approvals", "--json"]).ends(0).json(), json!([]));
     }
 }
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientResult, ConstTitle, ElicitRequest,
@@ -44,6 +44,10 @@ const NAME: usize = 100;
 /// The folder in the data folder, and the key in it that seals tickets.
 pub(crate) const FOLDER: &str = "mcp";
 pub(crate) const KEY: &str = "key";
+
+/// The shortest time in which a person reads a question and declines it. A client without a person,
+/// such as `codex exec`, declines each question at once.
+const SHORTEST_READING: Duration = Duration::from_secs(1);
 
 /// Used tickets that haven't expired. No person answers more in that time.
 const MOST_USED: usize = 4096;
@@ -96,19 +100,22 @@ impl Tickets {
     }
 
     fn seal(&self, session: &str, fingerprint: Fingerprint) -> Result<String, TicketError> {
-        let ticket = json!([fingerprint, random::name()?]);
+        let ticket = json!([fingerprint, random::name()?, milliseconds()]);
         let options = SealOptions::new().associated_data(session.as_bytes()).ttl(self.lasting);
         Ok(self.codec.seal_json_with(&ticket, &options)?)
     }
 
-    /// Opens a ticket, and marks it as used. Returns the fingerprint of its question.
+    /// Opens a ticket, and marks it as used. Returns the fingerprint of its question, and the time
+    /// since the question was asked.
     ///
     /// # Errors
     ///
     /// The ticket isn't this server's, is for another session, has expired, or was used before.
-    fn open(&self, session: &str, sealed: &str) -> Result<Fingerprint, TicketError> {
+    fn open(&self, session: &str, sealed: &str) -> Result<(Fingerprint, Duration), TicketError> {
         let ticket: Value = self.codec.open_json_with(sealed, session.as_bytes())?;
         let fingerprint = serde_json::from_value(ticket[0].clone())?;
+        let asked_at = ticket[2].as_u64().unwrap_or_default();
+        let taken = Duration::from_millis(milliseconds().saturating_sub(asked_at));
         let nonce = ticket[1].as_str().unwrap_or_default().to_owned();
         let now = seconds();
         // A ticket is only forgotten after it has expired.
@@ -118,7 +125,7 @@ impl Tickets {
                 used.retain(|_, until| *until > now);
                 Ok(used.len() < MOST_USED && used.insert(nonce, forget_at).is_none())
             })?;
-        if is_first_use { Ok(fingerprint) } else { Err(TicketError::Used) }
+        if is_first_use { Ok((fingerprint, taken)) } else { Err(TicketError::Used) }
     }
 }
 
@@ -133,6 +140,12 @@ fn used_by(session: &str) -> String {
 /// Returns the Unix time in seconds.
 pub(crate) fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Returns the Unix time in milliseconds.
+fn milliseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Asks for one call.
@@ -182,10 +195,19 @@ pub(crate) struct TicketAnswer {
     pub(crate) questions: mpsc::Sender<OpenQuestion>,
     tickets: Arc<Tickets>,
     session: Arc<str>,
-    /// The client's answer to the question with this fingerprint.
-    answer: Option<(Fingerprint, ElicitResult)>,
+    /// The client's answer to an earlier question.
+    answer: Option<TicketedAnswer>,
     /// The question for the client.
     required: Mutex<Option<InputRequiredResult>>,
+}
+
+/// The client's answer to a question of an earlier request.
+struct TicketedAnswer {
+    /// The question.
+    fingerprint: Fingerprint,
+    /// The time between the question and the answer.
+    taken: Duration,
+    result: ElicitResult,
 }
 
 impl CallApprover {
@@ -258,26 +280,35 @@ impl CallApprover {
         if let Some(reason) = question.too_large() {
             return Reply::Unasked(reason);
         }
+        // A person who answered at a terminal isn't asked again in the client.
+        if matches!(self.way, AskMode::Elicit(_) | AskMode::Return(_))
+            && let Ok(Some(reply)) = self.asking.posting.take_answer(&question).await
+        {
+            return reply;
+        }
         match &self.way {
             AskMode::Nobody => {
                 Reply::Unasked("clients can't ask: `mcp = \"deny\"` in [approvals]".to_owned())
             }
             AskMode::Elsewhere => self.ask_elsewhere(question).await,
-            AskMode::Elicit(peer) => match self.elicit_form(peer, self.form(&question)).await {
-                Ok(result) => self.reply_of(&result),
-                Err(error) => Reply::Unasked(format!(
-                    "the client could not ask: {}",
-                    neutral_line(cut(&error.to_string(), 200))
-                )),
-            },
+            AskMode::Elicit(peer) => {
+                let asked_at = Instant::now();
+                match self.elicit_form(peer, self.form(&question)).await {
+                    Ok(result) => self.reply_of(question, &result, asked_at.elapsed()).await,
+                    Err(error) => Reply::Unasked(format!(
+                        "the client could not ask: {}",
+                        neutral_line(cut(&error.to_string(), 200))
+                    )),
+                }
+            }
             AskMode::Return(ticket_answer) => {
-                if let Some((fingerprint, result)) = &ticket_answer.answer
-                    && *fingerprint == question.fingerprint
+                if let Some(answer) = &ticket_answer.answer
+                    && answer.fingerprint == question.fingerprint
                 {
-                    return self.reply_of(result);
+                    return self.reply_of(question, &answer.result, answer.taken).await;
                 }
                 match self.started_task.as_ref().and_then(|started| started.asks()) {
-                    Some(task) => self.ask_in_task(&task, &question).await,
+                    Some(task) => self.ask_in_task(&task, question).await,
                     None => self.return_question(ticket_answer, &question),
                 }
             }
@@ -324,6 +355,19 @@ impl CallApprover {
         reply
     }
 
+    /// Asks at a terminal, because the client answered without a person.
+    async fn ask_elsewhere_instead(&self, question: Question) -> Reply {
+        let remedy = match self.ask_elsewhere(question).await {
+            Reply::Unasked(remedy) => remedy,
+            reply => return reply,
+        };
+        let mut message = format!("no person answered in the client; {remedy}");
+        if !self.asking.posting.waits() {
+            message += "; with `wait_secs` in [approvals], the call waits for the answer";
+        }
+        Reply::Unasked(message)
+    }
+
     /// Sets the status message of the call, if its client takes tasks.
     fn say(&self, text: &str) {
         if let Some(started_task) = &self.started_task {
@@ -332,9 +376,10 @@ impl CallApprover {
     }
 
     /// Asks after the call's request was answered.
-    async fn ask_in_task(&self, task: &Task, question: &Question) -> Reply {
+    async fn ask_in_task(&self, task: &Task, question: Question) -> Reply {
+        let asked_at = Instant::now();
         let answer =
-            tokio::time::timeout(self.asking.posting.lasting, task.ask(self.form(question))).await;
+            tokio::time::timeout(self.asking.posting.lasting, task.ask(self.form(&question))).await;
         task.withdraw_question();
         let value = match answer {
             Ok(Ok(value)) => value,
@@ -342,7 +387,7 @@ impl CallApprover {
             Err(_) => return Reply::Unasked("the client did not answer in time".to_owned()),
         };
         match serde_json::from_value(value) {
-            Ok(result) => self.reply_of(&result),
+            Ok(result) => self.reply_of(question, &result, asked_at.elapsed()).await,
             Err(error) => Reply::Unasked(format!(
                 "the client's answer is invalid: {}",
                 neutral_line(cut(&error.to_string(), 200))
@@ -388,24 +433,32 @@ impl CallApprover {
         format!("MCP client {}", neutral_line(cut(&name, NAME)))
     }
 
-    /// Converts the person's answer.
-    fn reply_of(&self, result: &ElicitResult) -> Reply {
+    /// Converts the client's answer, which took this time. A client without a person cancels each
+    /// question, or declines it at once. Then the question waits for a person elsewhere.
+    async fn reply_of(&self, question: Question, result: &ElicitResult, taken: Duration) -> Reply {
         let by = self.by();
         let field = result.content.as_ref().and_then(|content| content.get(FIELD));
         let choice = field.and_then(Value::as_str);
-        match (&result.action, choice) {
+        let reply = match (&result.action, choice) {
             (ElicitationAction::Accept, Some(ONCE)) => Reply::Yes { scope: Scope::Once, by },
             (ElicitationAction::Accept, Some(SESSION)) => Reply::Yes { scope: Scope::Session, by },
-            (ElicitationAction::Accept, Some(NO)) | (ElicitationAction::Decline, _) => {
+            (ElicitationAction::Accept, Some(NO)) => Reply::No { by, reason: String::new() },
+            (ElicitationAction::Decline, _) if taken >= SHORTEST_READING => {
                 Reply::No { by, reason: String::new() }
             }
-            (ElicitationAction::Cancel, _) => {
-                Reply::Unasked("the question was closed without an answer".to_owned())
+            (ElicitationAction::Decline | ElicitationAction::Cancel, _) => {
+                return self.ask_elsewhere_instead(question).await;
             }
-            _ => Reply::Unasked(format!(
-                "the client's answer has no `{FIELD}` among \"{ONCE}\", \"{SESSION}\" and \"{NO}\""
-            )),
-        }
+            _ => {
+                return Reply::Unasked(format!(
+                    "the client's answer has no `{FIELD}` among \"{ONCE}\", \"{SESSION}\" and \
+                     \"{NO}\""
+                ));
+            }
+        };
+        // If that fails, the question expires.
+        let _ = self.asking.posting.withdraw(question).await;
+        reply
     }
 }
 
@@ -453,7 +506,7 @@ async fn parse_answer(
     tickets: &Arc<Tickets>,
     session: &Arc<str>,
     (ticket, responses): (Option<String>, Option<InputResponses>),
-) -> Result<Option<(Fingerprint, ElicitResult)>, ErrorData> {
+) -> Result<Option<TicketedAnswer>, ErrorData> {
     let Some(ticket) = ticket else { return Ok(None) };
     let response =
         responses.and_then(|mut responses| responses.remove(FIELD)).ok_or_else(|| {
@@ -462,11 +515,11 @@ async fn parse_answer(
     let result = serde_json::from_value(response).map_err(wrong_ticket)?;
     let tickets = Arc::clone(tickets);
     let session = Arc::clone(session);
-    let fingerprint = tokio::task::spawn_blocking(move || tickets.open(&session, &ticket))
+    let (fingerprint, taken) = tokio::task::spawn_blocking(move || tickets.open(&session, &ticket))
         .await
         .map_err(wrong_ticket)?
         .map_err(wrong_ticket)?;
-    Ok(Some((fingerprint, result)))
+    Ok(Some(TicketedAnswer { fingerprint, taken, result }))
 }
 
 fn wrong_ticket(why: impl std::error::Error) -> ErrorData {
@@ -497,7 +550,8 @@ mod tests {
             assert!(here.open("a", &String::from_utf8_lossy(&forged)).is_err(), "byte {at}");
         }
         let there = tickets(root.path(), Duration::from_secs(60));
-        assert_eq!(there.open("a", &ticket).ok(), Some(fingerprint), "another process of the user");
+        let opened = there.open("a", &ticket).expect("another process of the user");
+        assert_eq!(opened.0, fingerprint);
         assert!(here.open("a", &ticket).is_err(), "a second time, where it was sealed");
         assert!(there.open("a", &ticket).is_err(), "a second time");
         let other = tempfile::tempdir().expect("a folder is made");

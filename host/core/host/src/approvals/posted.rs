@@ -431,6 +431,28 @@ impl PostingApprover {
         Self { questions: Questions::open(folders), wait, lasting }
     }
 
+    /// Takes the answer that a person gave at a terminal to the same question of an earlier call.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`] if the folder of the questions can't be read or trusted.
+    pub async fn take_answer(&self, question: &Question) -> Result<Option<Reply>, HostError> {
+        match self.status(question.clone()).await? {
+            QuestionStatus::Answered(reply) => Ok(Some(reply)),
+            QuestionStatus::Waits | QuestionStatus::Gone => Ok(None),
+        }
+    }
+
+    /// Removes the question of an earlier call, because a person has answered it elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`] if the question can't be read, trusted or removed.
+    pub async fn withdraw(&self, question: Question) -> Result<(), HostError> {
+        let questions = self.questions.clone();
+        blocking(move || questions.withdraw(&question)).await
+    }
+
     async fn post_and_wait(&self, question: Question) -> Result<Reply, HostError> {
         if let QuestionStatus::Answered(reply) = self.status(question.clone()).await? {
             return Ok(reply);
