@@ -146,10 +146,10 @@ impl Installing {
         assert!(status.code() == Some(0) || status.signal() == Some(15), "{status:?}");
     }
 
-    /// How `toolhold mcp config` has a client start what these words start.
+    /// How `toolhold connect` has a client start what these words start.
     #[track_caller]
     fn configured(&self, toolhold: &[&str]) -> Vec<String> {
-        let told = self.ends(&[toolhold, &["mcp", "config", "cursor", "--json"]].concat(), 0);
+        let told = self.ends(&[toolhold, &["connect", "cursor", "--print", "--json"]].concat(), 0);
         let told: Value = serde_json::from_str(&told).expect("it is JSON");
         let server = &told["config"]["mcpServers"]["toolhold"];
         let words =
@@ -157,18 +157,18 @@ impl Installing {
         words.map(|word| word.as_str().expect("it is text").to_owned()).collect()
     }
 
-    /// A program in the cache of a package runner: `toolhold mcp config` has each client start the
+    /// A program in the cache of a package runner: `toolhold connect` has each client start the
     /// program that is installed, by its path, or ends with the command that installs it. No
     /// client's configuration names a package.
     #[track_caller]
     fn is_not_configured_from_a_cache(&self, toolhold: &[&str], install: &str) {
-        let clients = self.ends(&[toolhold, &["mcp", "config", "--json"]].concat(), 0);
+        let clients = self.ends(&[toolhold, &["connect", "--json"]].concat(), 0);
         let clients: Value = serde_json::from_str(&clients).expect("it is JSON");
         let clients = clients.as_array().expect("a list");
         assert!(clients.len() >= 10, "{clients:?}");
         for client in clients {
             let name = client["client"].as_str().expect("it has a name");
-            let config = [toolhold, &["mcp", "config", name, "--write"]].concat();
+            let config = [toolhold, &["connect", name, "--yes"]].concat();
             let output = self.command(&config).output().expect("it starts");
             let told = String::from_utf8_lossy(&output.stderr);
             assert_eq!((output.status.code(), told.contains(install)), (Some(2), true), "{told}");
@@ -179,7 +179,7 @@ impl Installing {
         fs::copy(crate::support::toolhold(), &installed).expect("it is copied");
         for client in clients {
             let name = client["client"].as_str().expect("it has a name");
-            let told = self.ends(&[toolhold, &["mcp", "config", name]].concat(), 0);
+            let told = self.ends(&[toolhold, &["connect", name, "--print"]].concat(), 0);
             assert!(told.contains(text(&installed)), "{name}: {told}");
             for word in ["npx", "uvx", "toolhold@"] {
                 assert!(!told.contains(word), "{name}: {word} is in {told}");

@@ -82,7 +82,7 @@ fn servers_move_behind_toolhold_and_their_credentials_into_secrets() {
     let called = cli.run(&["call", "small__version"]).ends(0).stdout;
     assert!(called.contains("version"), "{called}");
     // Toolhold takes its place in the client's file, and only there.
-    cli.run(&["mcp", "config", "cursor", "--write", "--replace", "--name", "mine"]).ends(0);
+    cli.run(&["connect", "cursor", "--yes", "--replace", "--name", "mine"]).ends(0);
     let left: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&file).expect("it is there")).expect("JSON");
     let mut names: Vec<&String> = left["mcpServers"].as_object().expect("a table").keys().collect();
@@ -163,7 +163,7 @@ fn no_file_with_a_secret_is_replaced() {
     let folder = users.parent().expect("a folder");
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("they are set");
     cli.run(&["mcp", "import", "cursor", "--yes"]).ends(0);
-    let moved = cli.run(&["mcp", "config", "cursor", "--write", "--replace"]).ends(0);
+    let moved = cli.run(&["connect", "cursor", "--yes", "--replace"]).ends(0);
     assert!(!moved.stdout.contains(&first) && moved.stdout.contains("[REDACTED:"));
     assert!(!fs::read_to_string(&file).expect("it is there").contains("API_KEY"));
     let removed = cli.run(&["mcp", "remove", "s"]).ends(0).stderr;
@@ -179,7 +179,7 @@ fn no_file_with_a_secret_is_replaced() {
     assert_eq!(fs::read_dir(folder).expect("it is there").count(), 3);
     // Another client's server of this name has another key, which would be lost.
     let copy = write(&cli, ".codeium/windsurf/mcp_config.json", &one_server(&first));
-    let kept = cli.run(&["mcp", "config", "windsurf", "--write", "--replace"]).ends(0);
+    let kept = cli.run(&["connect", "windsurf", "--yes", "--replace"]).ends(0);
     assert!(kept.stderr.contains("`s` stays in the file") && kept.stderr.contains("`API_KEY`"));
     assert!(!kept.stdout.contains(&first), "{}", kept.stdout);
     assert!(fs::read_to_string(copy).expect("it is there").contains(&first));
@@ -213,10 +213,10 @@ fn what_is_not_taken_over_is_named_and_what_is_off_stays_off() {
     assert!(text.contains("command = \"x\"\nenabled = false\n"), "{text}");
     let listed = cli.run(&["mcp", "list"]).ends(0).stdout;
     assert!(listed.contains("disabled") && listed.contains("unapproved"), "{listed}");
-    cli.run(&["mcp", "config", "codex", "--write", "--replace"]).ends(0);
+    cli.run(&["connect", "codex", "--yes", "--replace"]).ends(0);
     let left = fs::read_to_string(codex).expect("it is there");
     assert!(left.starts_with("# Model first.\n\n[mcp_servers.kept] # kept\n"), "{left}");
-    let taken = cli.run(&["mcp", "config", "gemini", "--write", "--replace"]).ends(0).stderr;
+    let taken = cli.run(&["connect", "gemini", "--yes", "--replace"]).ends(0).stderr;
     assert!(taken.contains("`My.Srv` is removed") && taken.contains("`cwd`, `trust`"), "{taken}");
 }
 

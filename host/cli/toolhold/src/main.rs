@@ -9,6 +9,7 @@ mod asking;
 mod audit;
 mod call;
 mod config;
+mod connect;
 mod demo;
 mod doctor;
 mod filter;
@@ -153,6 +154,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Chat(arguments) => agent::command::chat(&arguments, &options),
         Command::Models(arguments) => agent::command::models(&arguments, &options),
         Command::Serve(arguments) => serve::run(&options, arguments),
+        Command::Connect(arguments) => connect::run(&arguments, &options),
         Command::Mcp(command) => mcp::run(&command, &options),
         Command::Approvals(approvals) => approvals::run(&approvals, &options),
         Command::Tools(tools) => tools::run(&tools, &options),

@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod bundle;
+pub(crate) mod connect;
 pub(crate) mod filter;
 mod grants;
 pub(crate) mod install;
@@ -89,9 +90,11 @@ pub(crate) enum Command {
     Memory(memory::MemoryCommand),
     /// Serve the tools to the MCP client that starts this, or over HTTP
     Serve(ServeArguments),
-    /// Connect MCP clients to this server, and approve other servers
+    /// Connect an MCP client, such as Claude Code or Cursor, to the tools
+    Connect(connect::ConnectArguments),
+    /// Add, import and approve upstream MCP servers, whose tools Toolhold offers
     #[command(subcommand)]
-    Mcp(McpCommand),
+    Mcp(servers::ServersCommand),
     /// List calls that need approval, and approve or deny them
     Approvals(ApprovalsArguments),
     /// List the tools, or describe one
@@ -162,65 +165,6 @@ pub(crate) struct ServeArguments {
     /// Accept all your own programs at the Unix socket without a token
     #[arg(long, requires = "http")]
     pub(crate) no_auth: bool,
-}
-
-const MCP_CONFIG_AFTER: &str = "\
-Examples:
-  toolhold mcp config
-  toolhold mcp config cursor
-  toolhold mcp config vscode --project --write
-  toolhold mcp config cursor --write --replace
-  toolhold mcp config claude-desktop --write -- --allow /home/u/project
-  toolhold mcp config codex --http http://127.0.0.1:8300/mcp
-
-The client starts this binary by its path; with --project, by the name `toolhold` if that name in \
-PATH is this binary. --write shows the change, keeps the rest of the client's file, and changes \
-nothing the second time. For a server over HTTP, the file names a variable with the token, never \
-the token itself.";
-
-/// `toolhold mcp`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum McpCommand {
-    /// Print a client's configuration for this server, or write it into the client's file
-    Config(McpConfig),
-    /// The servers whose tools Toolhold offers
-    #[command(flatten)]
-    Servers(servers::ServersCommand),
-}
-
-/// `toolhold mcp config`.
-#[derive(Args, Debug)]
-#[command(after_help = MCP_CONFIG_AFTER)]
-pub(crate) struct McpConfig {
-    /// The client; without one, the known clients are listed
-    pub(crate) client: Option<String>,
-    /// Write the configuration into the client's file
-    #[arg(long, requires = "client")]
-    pub(crate) write: bool,
-    /// Remove the servers that Toolhold offers itself, such as imported ones, from the file
-    #[arg(long, requires = "write")]
-    pub(crate) replace: bool,
-    /// Use the file of the project in the working directory, instead of the user's
-    #[arg(long, requires = "client")]
-    pub(crate) project: bool,
-    /// The server's name in the client
-    #[arg(long, value_name = "NAME", default_value = NAME, requires = "client")]
-    pub(crate) name: String,
-    /// The URL of a running server; without it, the client starts the server
-    #[arg(long, value_name = "URL", requires = "client")]
-    pub(crate) http: Option<String>,
-    /// The environment variable with that server's token
-    #[arg(long, value_name = "NAME", default_value = "MCP_TOOLHOLD_TOKEN", requires = "http")]
-    pub(crate) token_variable: String,
-    /// The client gets that server's tokens from an authorization server by itself
-    #[arg(long, requires = "http", conflicts_with = "token_variable")]
-    pub(crate) oauth: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Options of `toolhold serve`
-    #[arg(last = true, value_name = "OPTIONS", requires = "client")]
-    pub(crate) serve: Vec<String>,
 }
 
 const CALL_AFTER: &str = "\

@@ -63,7 +63,7 @@ pub(crate) enum ServersCommand {
     after_help = "Examples:\n  toolhold mcp import\n  toolhold mcp import cursor\n  toolhold mcp \
          import claude-code --project\n\nThe servers in the files of your MCP clients become \
          tables of your toolhold.toml. Credentials become secrets in files next to it. No server \
-         starts before `toolhold mcp approve`. Afterwards, `toolhold mcp config CLIENT --write \
+         starts before `toolhold mcp approve`. Afterwards, `toolhold connect CLIENT \
          --replace` replaces these servers in the client's file by Toolhold."
 )]
 pub(crate) struct ImportArguments {

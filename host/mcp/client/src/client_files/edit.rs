@@ -142,7 +142,7 @@ fn not_an_object(table: &str) -> ClientFileError {
 }
 
 /// Converts a value for the JSON text.
-fn json_input(value: &Value) -> CstInputValue {
+pub(crate) fn json_input(value: &Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,
         Value::Bool(bool) => CstInputValue::Bool(*bool),
@@ -196,7 +196,7 @@ fn edit_toml(
 
 /// Returns the text above a new table at the end of a document: the comments that are at the end
 /// now.
-fn new_table_prefix(document: &DocumentMut) -> String {
+pub(crate) fn new_table_prefix(document: &DocumentMut) -> String {
     match document.trailing().as_str().unwrap_or_default().trim_end() {
         "" if document.is_empty() => String::new(),
         "" => "\n".to_owned(),
@@ -225,7 +225,7 @@ fn change_toml(old_entry: &mut dyn TableLike, entry: &Value) {
     }
 }
 
-fn toml_value(value: &Value) -> toml_edit::Value {
+pub(crate) fn toml_value(value: &Value) -> toml_edit::Value {
     match value {
         Value::Null => "".into(),
         Value::Bool(bool) => (*bool).into(),

@@ -54,4 +54,7 @@ pub enum ClientFileError {
         /// The table of the servers.
         table: String,
     },
+    /// Settings can't be changed.
+    #[error("changing the settings would also change something else")]
+    Settings,
 }

@@ -31,6 +31,8 @@ pub struct Client {
     pub name: &'static str,
     /// Its name for people.
     pub title: &'static str,
+    /// Its program, if its users start it in a shell.
+    pub program: Option<&'static str>,
     user: User,
     /// Its file in a project.
     pub project: Option<&'static str>,
@@ -85,10 +87,11 @@ fn of_environment(variable: &str) -> String {
 }
 
 /// All known clients.
-pub const CLIENTS: [Client; 10] = [
+pub const CLIENTS: [Client; 11] = [
     Client {
         name: "claude-code",
         title: "Claude Code",
+        program: Some("claude"),
         user: User::Command(".claude.json"),
         project: Some(".mcp.json"),
         format: Format::Json,
@@ -98,6 +101,7 @@ pub const CLIENTS: [Client; 10] = [
     Client {
         name: "claude-desktop",
         title: "Claude Desktop",
+        program: None,
         user: User::Config("Claude/claude_desktop_config.json"),
         project: None,
         format: Format::Json,
@@ -107,6 +111,7 @@ pub const CLIENTS: [Client; 10] = [
     Client {
         name: "codex",
         title: "Codex",
+        program: Some("codex"),
         user: User::Variable("CODEX_HOME", ".codex", "config.toml"),
         project: Some(".codex/config.toml"),
         format: Format::Toml,
@@ -116,6 +121,7 @@ pub const CLIENTS: [Client; 10] = [
     Client {
         name: "copilot",
         title: "Copilot CLI",
+        program: Some("copilot"),
         user: User::Home(".copilot/mcp-config.json"),
         project: None,
         format: Format::Json,
@@ -125,6 +131,7 @@ pub const CLIENTS: [Client; 10] = [
     Client {
         name: "cursor",
         title: "Cursor",
+        program: Some("cursor"),
         user: User::Home(".cursor/mcp.json"),
         project: Some(".cursor/mcp.json"),
         format: Format::Json,
@@ -134,6 +141,7 @@ pub const CLIENTS: [Client; 10] = [
     Client {
         name: "gemini",
         title: "Gemini CLI",
+        program: Some("gemini"),
         user: User::Home(".gemini/settings.json"),
         project: Some(".gemini/settings.json"),
         format: Format::Json,
@@ -143,6 +151,7 @@ pub const CLIENTS: [Client; 10] = [
     Client {
         name: "opencode",
         title: "opencode",
+        program: Some("opencode"),
         user: User::Config("opencode/opencode.json"),
         project: Some("opencode.json"),
         format: Format::Json,
@@ -150,8 +159,19 @@ pub const CLIENTS: [Client; 10] = [
         words: Words::OpenCode,
     },
     Client {
+        name: "qwen",
+        title: "Qwen Code",
+        program: Some("qwen"),
+        user: User::Home(".qwen/settings.json"),
+        project: Some(".qwen/settings.json"),
+        format: Format::Json,
+        table: "mcpServers",
+        words: Words::Gemini,
+    },
+    Client {
         name: "vscode",
         title: "VS Code",
+        program: Some("code"),
         user: User::Config("Code/User/mcp.json"),
         project: Some(".vscode/mcp.json"),
         format: Format::Json,
@@ -161,6 +181,7 @@ pub const CLIENTS: [Client; 10] = [
     Client {
         name: "windsurf",
         title: "Windsurf",
+        program: Some("windsurf"),
         user: User::Home(".codeium/windsurf/mcp_config.json"),
         project: None,
         format: Format::Json,
@@ -170,6 +191,7 @@ pub const CLIENTS: [Client; 10] = [
     Client {
         name: "zed",
         title: "Zed",
+        program: Some("zed"),
         user: User::Config("zed/settings.json"),
         project: None,
         format: Format::Json,
@@ -239,24 +261,45 @@ impl Client {
         !matches!(self.words, Words::Plain(None))
     }
 
-    /// Returns the entry for a server.
+    /// Returns the file with the client's own settings, such as permissions: of the user, or of
+    /// the project. Most clients store their servers in the same file.
+    ///
+    /// # Errors
+    ///
+    /// The folder of the user's files isn't known, or the client has no file in a project.
+    pub fn settings_file(&self, in_project: bool) -> Result<PathBuf, ClientError> {
+        let file = if in_project { Some(self.project_file()?) } else { self.user_file()? };
+        match file {
+            Some(file) if self.name != "claude-code" => Ok(file),
+            Some(file) => Ok(file.with_file_name(".claude").join("settings.json")),
+            None => Ok(folder_or("CLAUDE_CONFIG_DIR", ".claude")?.join("settings.json")),
+        }
+    }
+
+    /// Returns the entry for a server, with the client's permission for it.
     ///
     /// # Errors
     ///
     /// The client can't use such a server.
     pub fn entry(&self, server: &ServerConfig) -> Result<Value, ClientError> {
-        match server {
-            ServerConfig::Stdio { program, arguments } => Ok(self.stdio_entry(program, arguments)),
-            ServerConfig::Http { url, variable: Some(variable) } => self.http_entry(url, variable),
+        let mut entry = match server {
+            ServerConfig::Stdio { program, arguments } => self.stdio_entry(program, arguments),
+            ServerConfig::Http { url, variable: Some(variable) } => self.http_entry(url, variable)?,
             ServerConfig::Http { url, variable: None } => {
                 let mut entry = self.http_entry(url, "")?;
                 if let Some(fields) = entry.as_object_mut() {
                     fields.shift_remove("headers");
                     fields.shift_remove("bearer_token_env_var");
                 }
-                Ok(entry)
+                entry
             }
+        };
+        match self.words {
+            Words::Codex => entry["default_tools_approval_mode"] = "approve".into(),
+            Words::Gemini => entry["trust"] = true.into(),
+            _ => {}
         }
+        Ok(entry)
     }
 
     fn stdio_entry(&self, program: &str, arguments: &[String]) -> Value {
@@ -304,6 +347,11 @@ impl Client {
                 json!({ "type": "http", "url": url, "headers": bearer, "tools": ["*"] })
             }
         })
+    }
+
+    /// Returns the client's command that removes a server.
+    pub fn remove_command(&self, name: &str) -> Vec<String> {
+        owned(&["claude", "mcp", "remove", "--scope", "user", name])
     }
 
     /// Returns the client's command that adds a server.

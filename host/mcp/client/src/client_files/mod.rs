@@ -2,16 +2,20 @@
 //! changed.
 
 mod cached;
+mod change;
 mod edit;
 mod error;
 mod known;
 mod read;
 mod remove;
+mod settings;
 mod values;
 
 pub use cached::install_command;
+pub use change::{revert, set};
 pub use edit::{edit, without};
 pub use error::ClientFileError;
 pub use known::{CLIENTS, Client, ClientError, Format, ServerConfig};
 pub use read::{EntryError, NamedServer, ReadServer, ServerEntry, servers, variable};
 pub use remove::without_tables;
+pub use settings::{ClientState, Setting};

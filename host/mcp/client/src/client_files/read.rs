@@ -79,7 +79,7 @@ pub fn servers(client: &Client, text: &str) -> Result<Vec<(String, ReadServer)>,
     let mut servers = Vec::new();
     for (name, entry) in all[client.table].as_object().into_iter().flatten().take(MAX_SERVERS) {
         let server = match client.name {
-            "gemini" => read_gemini_server(name, entry, &all["mcp"]),
+            "gemini" | "qwen" => read_gemini_server(name, entry, &all["mcp"]),
             _ => read_server(entry),
         };
         servers.push((name.clone(), server));
@@ -87,7 +87,7 @@ pub fn servers(client: &Client, text: &str) -> Result<Vec<(String, ReadServer)>,
     Ok(servers)
 }
 
-/// Reads a server of Gemini CLI. `lists` has the names of the servers that the client excludes or
+/// Reads a server of Gemini CLI or Qwen Code. `lists` has the names of the servers that the client excludes or
 /// allows.
 fn read_gemini_server(name: &str, entry: &Value, lists: &Value) -> ReadServer {
     // In such a file, streamable HTTP is `httpUrl`, or has its type.

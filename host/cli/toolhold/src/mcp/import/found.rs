@@ -59,6 +59,15 @@ pub(super) fn read_servers(
     Ok(Some(checked.collect()))
 }
 
+/// Checks whether a client's file connects the client to Toolhold. `name` is the usual name of the
+/// server there.
+pub(crate) fn is_connected(client: &Client, path: &Path, name: &str) -> bool {
+    let Ok(Some(servers)) = read_servers(client, path, false) else { return false };
+    servers.iter().any(|(server, entry)| {
+        server == name || matches!(entry, Err(ImportError::Toolhold))
+    })
+}
+
 /// Returns the names of the files in a folder.
 pub(super) fn files(folder: &Path) -> Result<Vec<String>, HostError> {
     let entries = match folder.read_dir() {

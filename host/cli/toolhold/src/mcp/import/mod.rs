@@ -24,7 +24,7 @@ use table::{ImportContext, ImportError, Imported, import_server, may_hold_creden
 use crate::arguments::servers::ImportArguments;
 use crate::mcp::server_tables;
 
-pub(crate) use found::kept_files;
+pub(crate) use found::{is_connected, kept_files};
 pub(crate) use moved::{Moved, moved};
 pub(crate) use table::{check_address, check_command};
 
@@ -186,7 +186,7 @@ fn named(name: &str) -> Result<&'static Client, CommandError> {
     CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
         let near = nearest(name, CLIENTS.iter().map(|client| client.name));
         let hint = near.map_or_else(
-            || "`toolhold mcp config` lists the known clients".to_owned(),
+            || "`toolhold connect` lists the known clients".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
         CommandError::Usage(format!("there is no client `{}`; {hint}", neutral_line(name)))
