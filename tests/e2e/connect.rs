@@ -147,8 +147,7 @@ fn running_server_is_reached_without_a_token_in_any_file() {
             continue;
         }
         let told = told.ends(0).stdout;
-        let own =
-            cli.run(&["connect", name, "--print", "--http", url, "--oauth"]).ends(0).stdout;
+        let own = cli.run(&["connect", name, "--print", "--http", url, "--oauth"]).ends(0).stdout;
         assert!(
             own.contains(url) && !own.contains("TOKEN") && !own.contains("uthorization"),
             "{name}: {own}"

@@ -1,4 +1,4 @@
-//! Starting the user's configuration: by three questions, or from the template of every key.
+//! Starting the user's configuration: by a few questions, or from the template of every key.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -108,6 +108,57 @@ fn allowing_the_network_in_init_holds_for_commands() {
 }
 
 #[test]
+fn init_takes_toolchains_and_clients_and_gives_them_back() {
+    let user = Newcomer::new();
+    let home = user.0.root.path();
+    for folder in [".cargo/registry", ".rustup", ".cursor"] {
+        fs::create_dir_all(home.join(folder)).expect("a folder is made");
+    }
+    let init = ["init", "--write", "yes"];
+    let told = user.run(&init).ends(0).stdout;
+    assert!(told.contains("notes.txt"), "a test call is shown: {told}");
+    assert!(!user.text().contains("presets"), "nothing is granted unasked: {}", user.text());
+    user.run(&["init", "--undo", "--yes"]).ends(0);
+
+    let more = ["--presets", "yes", "--connect", "cursor"];
+    user.run(&[&init[..], &more].concat()).ends(0);
+    assert!(user.text().contains("presets = [\"cargo\"]"), "{}", user.text());
+    user.run(&["config", "check"]).ends(0);
+    let client = home.join(".cursor/mcp.json");
+    assert!(fs::read_to_string(&client).expect("it is written").contains("serve"));
+
+    // Without a terminal or --yes, and after an edit, everything stays.
+    user.run(&["init", "--undo"]).ends(3);
+    let text = user.text();
+    fs::write(user.file(), format!("{text}# mine\n")).expect("a file is written");
+    let refused = user.run(&["init", "--undo", "--yes"]).ends(2).stderr;
+    assert!(refused.contains(&user.file().display().to_string()), "{refused}");
+    assert!(user.file().exists() && client.exists());
+
+    fs::write(user.file(), text).expect("a file is written");
+    user.run(&["init", "--undo", "--yes"]).ends(0);
+    assert!(!user.file().exists() && !client.exists() && home.join(".cursor").exists());
+    let again = user.run(&["init", "--undo", "--yes"]).ends(0).stderr;
+    assert!(again.contains("nothing to take back"), "{again}");
+}
+
+#[test]
+fn init_asks_about_toolchains_and_clients_at_a_terminal() {
+    let user = Newcomer::new();
+    let home = user.0.root.path();
+    for folder in [".pyenv", ".gemini"] {
+        fs::create_dir_all(home.join(folder)).expect("a folder is made");
+    }
+    let Some(ended) = user.0.typed(&["init"], "\n\n\n\n\ny\nn\ny\n") else { return };
+    let shown = ended.ends(0).stdout;
+    for part in ["of: python", "May commands use them? [Y/n]", "Connect Gemini CLI", "own tools"] {
+        assert!(shown.contains(part), "{part} is missing: {shown}");
+    }
+    assert!(user.text().contains("presets = [\"python\"]"), "{}", user.text());
+    assert!(home.join(".gemini/settings.json").exists(), "{shown}");
+}
+
+#[test]
 fn init_without_a_terminal_guesses_nothing() {
     let user = Newcomer::new();
     let told = user.run(&["init"]).ends(2).stderr;
@@ -128,20 +179,18 @@ fn init_without_a_terminal_guesses_nothing() {
 #[test]
 fn existing_configuration_is_never_overwritten() {
     let user = Newcomer::new();
-    for line in [&["init", "--write", "yes"][..], &["config", "init"]] {
-        fs::create_dir_all(user.file().parent().expect("a folder")).expect("it is made");
-        fs::write(user.file(), "mine").expect("a file is written");
-        let told = user.run(line).ends(2).stderr;
-        assert!(told.contains("toolhold config show"), "{told}");
-        assert_eq!(user.text(), "mine");
-        // Nor a link, whether it leads anywhere or not.
-        fs::remove_file(user.file()).expect("it goes");
-        let elsewhere = user.0.root.path().join("elsewhere.toml");
-        symlink(&elsewhere, user.file()).expect("a link is made");
-        user.run(line).ends(2);
-        assert!(!elsewhere.exists() && user.file().is_symlink());
-        fs::remove_file(user.file()).expect("it goes");
-    }
+    let line = ["init", "--write", "yes"];
+    fs::create_dir_all(user.file().parent().expect("a folder")).expect("it is made");
+    fs::write(user.file(), "mine").expect("a file is written");
+    let told = user.run(&line).ends(2).stderr;
+    assert!(told.contains("toolhold config show"), "{told}");
+    assert_eq!(user.text(), "mine");
+    // Nor a link, whether it leads anywhere or not.
+    fs::remove_file(user.file()).expect("it goes");
+    let elsewhere = user.0.root.path().join("elsewhere.toml");
+    symlink(&elsewhere, user.file()).expect("a link is made");
+    user.run(&line).ends(2);
+    assert!(!elsewhere.exists() && user.file().is_symlink());
 }
 
 #[test]
@@ -177,11 +226,11 @@ fn init_does_not_take_no_for_a_folder() {
 #[test]
 fn template_is_valid_with_and_without_its_comments() {
     let user = Newcomer::new();
-    let printed = user.run(&["config", "init", "--print"]).ends(0).stdout;
+    let printed = user.run(&["init", "--print"]).ends(0).stdout;
     assert!(!user.file().exists());
     let before = user.run(&["config", "show", "--json"]).ends(0).json();
-    user.run(&["config", "init"]).ends(0);
-    assert_eq!((user.text(), mode(&user.file())), (printed.clone(), 0o600));
+    fs::create_dir_all(user.file().parent().expect("a folder")).expect("it is made");
+    fs::write(user.file(), &printed).expect("a file is written");
     user.run(&["config", "check"]).ends(0);
     assert_eq!(user.run(&["config", "show", "--json"]).ends(0).json()["values"], before["values"]);
 

@@ -220,7 +220,8 @@ fn client_without_a_person_leaves_the_question_to_approvals() {
             client.user_says(&answer);
             let waits = client.answer(id);
             assert_eq!(waits["_meta"]["toolhold"]["category"], "confirmation_required", "{waits}");
-            for told in ["no person answered in the client", "toolhold approvals allow", "wait_secs"]
+            for told in
+                ["no person answered in the client", "toolhold approvals allow", "wait_secs"]
             {
                 assert!(text(&waits).contains(told), "{told} is not in {waits}");
             }

@@ -62,3 +62,24 @@ pub(crate) struct ConnectArguments {
     #[arg(last = true, value_name = "OPTIONS", requires = "client")]
     pub(crate) serve: Vec<String>,
 }
+
+impl ConnectArguments {
+    /// Returns the arguments of `toolhold connect CLIENT`, with `--yes` if `yes` is set.
+    pub(crate) fn of_client(name: &str, yes: bool) -> Self {
+        Self {
+            client: Some(name.to_owned()),
+            yes,
+            print: false,
+            undo: false,
+            only_toolhold: false,
+            replace: false,
+            project: false,
+            name: NAME.to_owned(),
+            http: None,
+            token_variable: "MCP_TOOLHOLD_TOKEN".to_owned(),
+            oauth: false,
+            json: false,
+            serve: Vec::new(),
+        }
+    }
+}

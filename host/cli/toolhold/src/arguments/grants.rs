@@ -8,9 +8,13 @@ const INIT_AFTER: &str = "\
 Examples:
   toolhold init
   toolhold init --folder . --folder ~/notes --write no --network no
+  toolhold init --presets yes --connect claude-code --connect cursor
+  toolhold init --print | less
+  toolhold init --undo
 
 The command asks for each value that no option gives; without a terminal, it uses the default \
-answers. An existing configuration is never overwritten.";
+answers. An existing configuration is never overwritten. --print prints a toolhold.toml with every \
+key, all commented out.";
 
 /// `toolhold init`.
 #[derive(Args, Debug)]
@@ -25,6 +29,21 @@ pub(crate) struct InitArguments {
     /// Whether commands may use the network without asking
     #[arg(long, value_name = "yes|no")]
     pub(crate) network: Option<YesOrNo>,
+    /// Whether commands may use the toolchains in your home, such as those of rustup and uv
+    #[arg(long, value_name = "yes|no")]
+    pub(crate) presets: Option<YesOrNo>,
+    /// Connect this MCP client; repeat it for more clients
+    #[arg(long, value_name = "CLIENT")]
+    pub(crate) connect: Vec<String>,
+    /// Print a file with every key instead
+    #[arg(long, exclusive = true)]
+    pub(crate) print: bool,
+    /// Remove the file that this command wrote, and take back the connections that it made
+    #[arg(long, conflicts_with_all = ["folder", "write", "network", "presets", "connect"])]
+    pub(crate) undo: bool,
+    /// With --undo, don't ask
+    #[arg(long, requires = "undo")]
+    pub(crate) yes: bool,
 }
 
 /// An answer.

@@ -108,9 +108,9 @@ pub(crate) enum Command {
     /// Install, inspect, approve and write plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
-    /// Create your configuration (asks three questions)
+    /// Create your configuration and connect your MCP clients (asks a few questions)
     Init(InitArguments),
-    /// Show, describe, check or create the configuration
+    /// Show, describe, check or convert the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Show which rule decides about a call, before or after it
@@ -215,6 +215,24 @@ pub(crate) struct CallArguments {
     /// Show the steps of the call and their times
     #[arg(long, short, action = ArgAction::SetTrue)]
     pub(crate) verbose: bool,
+}
+
+impl CallArguments {
+    /// Returns the arguments of `toolhold call TOOL ARGUMENTS`.
+    pub(crate) fn of_tool(tool: &str, arguments: Vec<String>) -> Self {
+        Self {
+            tool: tool.to_owned(),
+            arguments,
+            attach: Vec::new(),
+            output: None,
+            yes: false,
+            session: None,
+            for_model: false,
+            json: false,
+            exit_code: false,
+            verbose: false,
+        }
+    }
 }
 
 const APPROVALS_AFTER: &str = "\
@@ -379,15 +397,6 @@ pub(crate) enum ConfigCommand {
     /// Print the JSON Schema of toolhold.toml and of its plugins' settings
     #[command(after_help = "Example:\n  toolhold config schema > toolhold.schema.json")]
     Schema,
-    /// Write a toolhold.toml with every key, all commented out
-    #[command(
-        after_help = "Examples:\n  toolhold config init\n  toolhold config init --print | less"
-    )]
-    Init {
-        /// Print the file instead
-        #[arg(long)]
-        print: bool,
-    },
     /// Show the limits that your organisation sets for your configuration, or sign such a ceiling
     #[command(subcommand)]
     Ceiling(CeilingCommand),

@@ -1,9 +1,8 @@
-//! `toolhold config`: `init`, `show`, `schema`, `check`, `migrate` and `ceiling`.
+//! `toolhold config`: `show`, `schema`, `check`, `migrate` and `ceiling`.
 
 mod ceiling;
 mod migrate;
 mod show;
-mod template;
 
 pub(crate) use show::ceiling as ceiling_as_json;
 use std::io::Write;
@@ -15,7 +14,6 @@ use crate::arguments::ConfigCommand;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
-use crate::new_file;
 use crate::options::Options;
 use crate::shown;
 
@@ -46,21 +44,6 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
         }
         ConfigCommand::Ceiling(command) => ceiling::run(&command, options),
         ConfigCommand::Migrate { file, yes } => migrate::run(&file, yes, options),
-        ConfigCommand::Init { print: true } => {
-            write!(std::io::stdout(), "{}", template::template())?;
-            Ok(Exit::Success)
-        }
-        ConfigCommand::Init { print: false } => {
-            let file = options.config_file(&Folders::from_environment()?);
-            new_file::create(&file, &template::template())?;
-            writeln!(
-                anstream::stdout(),
-                "Wrote {} with every key. All keys are commented out, so nothing changes until you \
-                 edit the file.",
-                shown::path(&file)
-            )?;
-            Ok(Exit::Success)
-        }
     }
 }
 

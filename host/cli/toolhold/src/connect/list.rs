@@ -18,6 +18,8 @@ pub(crate) struct FoundClient {
     pub(crate) client: &'static Client,
     /// Whether the client is on this machine.
     pub(crate) is_found: bool,
+    /// Whether the folder of the client's settings exists.
+    pub(crate) has_settings: bool,
     /// Whether the user's file, or that of the project, names Toolhold.
     pub(crate) is_connected: bool,
 }
@@ -32,14 +34,19 @@ pub(crate) fn found_clients() -> Result<Vec<FoundClient>, Error> {
     for client in &CLIENTS {
         let settings = client.settings_file(false).map_err(Error::usage)?;
         let has_program = client.program.and_then(find_program).is_some();
-        let has_folder = settings.parent().is_some_and(|folder| folder.is_dir());
+        let has_settings = settings.parent().is_some_and(|folder| folder.is_dir());
         let user = client.read_file().map_err(Error::usage)?;
         let mut files: Vec<_> = user.into_iter().collect();
         if client.project.is_some() {
             files.push(client.project_file().map_err(Error::usage)?);
         }
         let is_connected = files.iter().any(|file| is_connected(client, file, NAME));
-        all.push(FoundClient { client, is_found: has_program || has_folder, is_connected });
+        all.push(FoundClient {
+            client,
+            is_found: has_program || has_settings,
+            has_settings,
+            is_connected,
+        });
     }
     Ok(all)
 }
@@ -49,7 +56,7 @@ pub(super) fn list(as_json: bool) -> Result<Exit, Error> {
     let all = found_clients()?;
     if as_json {
         let mut clients = Vec::new();
-        for FoundClient { client, is_found, is_connected } in &all {
+        for FoundClient { client, is_found, is_connected, .. } in &all {
             let user = client.user_file().map_err(Error::usage)?;
             clients.push(json!({
                 "client": client.name,
@@ -67,7 +74,7 @@ pub(super) fn list(as_json: bool) -> Result<Exit, Error> {
 
     let mut out = anstream::stdout().lock();
     writeln!(out, "{FAINT}{:15} {:15} {:13} file{FAINT:#}", "client", "name", "state")?;
-    for FoundClient { client, is_found, is_connected } in &all {
+    for FoundClient { client, is_found, is_connected, .. } in &all {
         let state = match (is_connected, is_found) {
             (true, _) => "connected",
             (false, true) => "not connected",

@@ -12,9 +12,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Map, Value, json};
 use toolhold_core::config::Folders;
 use toolhold_core::text::neutral;
-use toolhold_mcp_client::client_files::{
-    CLIENTS, Client, ClientState, ServerConfig, edit,
-};
+use toolhold_mcp_client::client_files::{CLIENTS, Client, ClientState, ServerConfig, edit};
 
 pub(crate) use self::list::found_clients;
 use self::plan::Plan;
@@ -46,7 +44,7 @@ pub(crate) fn run(arguments: &ConnectArguments, options: &Options) -> Result<Exi
 /// # Errors
 ///
 /// No client has this name.
-fn find_client(name: &str) -> Result<&'static Client, Error> {
+pub(crate) fn find_client(name: &str) -> Result<&'static Client, Error> {
     CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
         let near = nearest(name, CLIENTS.iter().map(|client| client.name));
         let hint = near.map_or_else(
@@ -205,10 +203,7 @@ fn run_or_print(words: &[String]) -> Result<(), Error> {
     let Some((program, arguments)) = words.split_first() else { return Ok(()) };
     let line = command_line(words);
     let Some(path) = server::find_program(program) else {
-        writeln!(
-            anstream::stderr(),
-            "`{program}` isn't in PATH. Run this where it is:\n  {line}"
-        )?;
+        writeln!(anstream::stderr(), "`{program}` isn't in PATH. Run this where it is:\n  {line}")?;
         return Ok(());
     };
     // The output of the client isn't the output of this command.

@@ -96,12 +96,8 @@ impl Connection {
             before = before_both(&earlier, before, format)
                 .map_err(|error| Error::Usage(format!("{}: {error}", path.display())))?;
         }
-        let file = ChangedFile {
-            path: path.to_owned(),
-            before,
-            after: after.to_owned(),
-            made_folder,
-        };
+        let file =
+            ChangedFile { path: path.to_owned(), before, after: after.to_owned(), made_folder };
         state::update(&folder(folders), &key.0, |connection: &mut Self| {
             connection.files.retain(|known| known.path != file.path);
             connection.files.push(file);

@@ -13,7 +13,10 @@ use crate::error::Error;
 use crate::options::Options;
 
 /// Returns the server for the client.
-pub(super) fn server(arguments: &ConnectArguments, options: &Options) -> Result<ServerConfig, Error> {
+pub(super) fn server(
+    arguments: &ConnectArguments,
+    options: &Options,
+) -> Result<ServerConfig, Error> {
     let has_name_letters =
         arguments.name.chars().all(|letter| letter == '-' || is_variable_letter(letter));
     if arguments.name.is_empty() || arguments.name.len() > 64 || !has_name_letters {
@@ -60,7 +63,8 @@ fn http_server(url: &str, arguments: &ConnectArguments) -> Result<ServerConfig, 
 
 /// Returns the server that the client starts.
 fn stdio_server(arguments: &ConnectArguments) -> Result<ServerConfig, Error> {
-    let line = [NAME, "serve"].into_iter().map(str::to_owned).chain(arguments.serve.iter().cloned());
+    let line =
+        [NAME, "serve"].into_iter().map(str::to_owned).chain(arguments.serve.iter().cloned());
     if let Err(error) = Arguments::try_parse_from(line) {
         let message = error.to_string();
         let reason = message.lines().next().unwrap_or_default().trim_start_matches("error: ");

@@ -1,15 +1,23 @@
-//! `toolhold init`: three questions, and the configuration from the answers.
+//! `toolhold init`: a few questions, the configuration from the answers, and the connections of MCP
+//! clients.
 
+mod template;
+mod undo;
+
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use toolhold_core::config::{Config, Folders};
+use toolhold_core::config::{Config, Folders, presets};
 use toolhold_core::text::neutral_line;
 
-use crate::arguments::{InitArguments, YesOrNo};
+use crate::arguments::connect::ConnectArguments;
+use crate::arguments::{CallArguments, InitArguments, YesOrNo};
 use crate::ask::{self, Dialogue};
+use crate::call;
+use crate::connect;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::new_file;
@@ -29,14 +37,26 @@ struct Answers {
     folders: Vec<String>,
     write: bool,
     network: bool,
+    /// Names of presets for toolchains in the home directory.
+    presets: Vec<&'static str>,
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, Error> {
+    if arguments.print {
+        write!(std::io::stdout(), "{}", template::template())?;
+        return Ok(Exit::Success);
+    }
     let own = Folders::from_environment()?;
+    if arguments.undo {
+        return undo::undo(&own, arguments.yes, options);
+    }
     let file = options.config_file(&own);
     if file.symlink_metadata().is_ok() {
         return Err(new_file::exists(&file));
+    }
+    for name in &arguments.connect {
+        connect::find_client(name)?;
     }
     let here = toolhold_core::config::working_directory()?;
     let mut folders = Vec::new();
@@ -47,10 +67,14 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     }
     let write = arguments.write.map(|answer| answer == YesOrNo::Yes);
     let network = arguments.network.map(|answer| answer == YesOrNo::Yes);
+    let found = found_presets(&own);
+    let mut clients = arguments.connect.clone();
 
-    let answers = match ask::open_dialogue("nothing was written") {
-        Some(mut dialogue) => {
-            ask(&mut dialogue, folders, write, network, |written| folder(written, &own, &here))?
+    let mut dialogue = ask::open_dialogue("nothing was written");
+    let is_watched = dialogue.is_some();
+    let mut answers = match &mut dialogue {
+        Some(dialogue) => {
+            ask(dialogue, folders, write, network, |written| folder(written, &own, &here))?
         }
         None if folders.is_empty() && write.is_none() && network.is_none() => {
             let message = "there is no terminal to ask at; give the answers as options: toolhold \
@@ -62,13 +86,97 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
             folders: if folders.is_empty() { vec![".".to_owned()] } else { folders },
             write: write.unwrap_or(true),
             network: network.unwrap_or(false),
+            presets: Vec::new(),
         },
     };
-    new_file::create(&file, &configuration(&answers))?;
+    let uses_presets = match (arguments.presets, &mut dialogue) {
+        (Some(answer), _) => answer == YesOrNo::Yes,
+        (None, Some(dialogue)) => !found.is_empty() && ask_for_presets(dialogue, &found)?,
+        (None, None) => false,
+    };
+    if uses_presets {
+        answers.presets = found;
+    }
+    if let Some(dialogue) = &mut dialogue
+        && clients.is_empty()
+    {
+        clients = ask_for_clients(dialogue)?;
+    }
+    drop(dialogue);
+
+    let text = configuration(&answers);
+    new_file::create(&file, &text)?;
     let plugins = Config::default().plugin_folder(&own, &here);
     new_file::private_folder(&plugins)?;
-    write!(anstream::stdout(), "{}", describe(&answers, &file, &plugins, &here))?;
-    Ok(Exit::Success)
+    undo::record(&own, &file, text)?;
+    write!(anstream::stdout(), "{}", describe(&answers, &file, &plugins))?;
+    for name in &clients {
+        let exit = connect::run(&ConnectArguments::of_client(name, !is_watched), options)?;
+        if exit == Exit::Success {
+            undo::record_client(&own, name)?;
+        }
+    }
+    call_for_test(&answers, &here, options)
+}
+
+/// Returns the presets of the toolchains in the home directory.
+fn found_presets(own: &Folders) -> Vec<&'static str> {
+    let Some(home) = &own.home else { return Vec::new() };
+    let mut variables = BTreeMap::new();
+    for (name, _) in presets::ROOTS {
+        if let Ok(value) = std::env::var(name) {
+            variables.insert(name.to_owned(), value);
+        }
+    }
+    presets::found(&presets::Roots { home, variables: &variables })
+}
+
+fn ask_for_presets<R: BufRead, W: Write>(
+    dialogue: &mut Dialogue<R, W>,
+    found: &[&str],
+) -> Result<bool, Error> {
+    dialogue.print(&format!(
+        "In your home are the programs, settings and caches of: {}. Commands see none of them \
+         without a preset. With one, they read the programs and write the caches; credentials stay \
+         hidden.",
+        found.join(", ")
+    ))?;
+    dialogue.yes_or_no("May commands use them?", true)
+}
+
+/// Asks for each MCP client that its user has started on this machine. Returns their names.
+fn ask_for_clients<R: BufRead, W: Write>(
+    dialogue: &mut Dialogue<R, W>,
+) -> Result<Vec<String>, Error> {
+    let mut clients = Vec::new();
+    for found in connect::found_clients()? {
+        if !found.has_settings || found.is_connected {
+            continue;
+        }
+        let title = found.client.title;
+        let question = format!("Connect {title} to the tools? You see the change first.");
+        if dialogue.yes_or_no(&question, true)? {
+            clients.push(found.client.name.to_owned());
+        }
+    }
+    Ok(clients)
+}
+
+/// Lists the first folder, as a test of the new configuration.
+fn call_for_test(answers: &Answers, here: &Path, options: &Options) -> Result<Exit, Error> {
+    let path = test_path(answers, here);
+    let shown = path.as_ref().map_or_else(String::new, |path| {
+        format!(" path={}", shown::shell_word(&neutral_line(path)))
+    });
+    writeln!(anstream::stdout(), "\nA test call: toolhold call list_directory{shown}")?;
+    let arguments = path.map(|path| format!("path={path}")).into_iter().collect();
+    call::run(&CallArguments::of_tool("list_directory", arguments), options)
+}
+
+/// Returns the folder that a call has to name, because the tools can't use the working directory.
+fn test_path(answers: &Answers, here: &Path) -> Option<String> {
+    let is_covered = answers.folders.iter().any(|folder| folder == "." || here.starts_with(folder));
+    if is_covered { None } else { answers.folders.first().cloned() }
 }
 
 /// Asks for the answers that the options don't give.
@@ -96,7 +204,7 @@ fn ask<R: BufRead, W: Write, E: Display>(
         Some(network) => network,
         None => dialogue.yes_or_no("May commands use the network without asking?", false)?,
     };
-    Ok(Answers { folders, write, network })
+    Ok(Answers { folders, write, network, presets: Vec::new() })
 }
 
 /// Asks for folders until the person wants no more. `check` returns a folder's form in the file.
@@ -210,8 +318,8 @@ fn is_within(path: &Path, folder: &Path) -> bool {
 /// Returns the text of the file.
 fn configuration(answers: &Answers) -> String {
     let mut text = "\
-# Toolhold's configuration, written by `toolhold init`. `toolhold config init --print` shows all
-# keys, `toolhold config check` finds errors in this file, and `toolhold config show` prints the
+# Toolhold's configuration, written by `toolhold init`. `toolhold init --print` shows all keys,
+# `toolhold config check` finds errors in this file, and `toolhold config show` prints the
 # current values.
 "
     .to_owned();
@@ -229,15 +337,22 @@ fn configuration(answers: &Answers) -> String {
     text += "# Files that are never read or written, in any folder; remove the # to use this \
          line.\n";
     text += "# deny_read = [\"**/.env\", \"~/.ssh\"]\n";
+    if answers.network || !answers.presets.is_empty() {
+        text += "\n[tools.shell]\n";
+    }
     if answers.network {
-        text += "\n[tools.shell]\n# \"ask\": each command needs approval. \"deny\": no command \
-             gets the network.\nnetwork = \"allow\"\n";
+        text += "# \"ask\": each command needs approval. \"deny\": no command gets the \
+             network.\nnetwork = \"allow\"\n";
+    }
+    if !answers.presets.is_empty() {
+        text += "# Toolchains in your home: their programs are read, and their caches written.\n";
+        let _ = writeln!(text, "presets = {}", toml(&json!(answers.presets)));
     }
     text
 }
 
 /// Describes the result, its limits, and the next commands to try.
-fn describe(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> String {
+fn describe(answers: &Answers, file: &Path, plugins: &Path) -> String {
     let mut text = format!(
         "Wrote {STRONG}{}{STRONG:#}. The folder for plugins is {}.\n",
         shown::path(file),
@@ -247,15 +362,9 @@ fn describe(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> Stri
     if answers.network {
         text += &format!("{NETWORK}\n");
     }
-    let is_covered = answers.folders.iter().any(|folder| folder == "." || here.starts_with(folder));
-    let path = match answers.folders.first() {
-        Some(folder) if !is_covered => {
-            format!(" path={}", shown::shell_word(&neutral_line(folder)))
-        }
-        _ => String::new(),
-    };
     text + &format!(
-        "\nTry next:\n  toolhold tools\n  toolhold call list_directory{path}\n  {FAINT}toolhold config show{FAINT:#}\n"
+        "\nTry next:\n  toolhold tools\n  toolhold connect\n  toolhold mcp import\n  \
+         {FAINT}toolhold config show{FAINT:#}\n"
     )
 }
 
@@ -288,6 +397,7 @@ mod tests {
             folders: folders.iter().map(|&folder| folder.to_owned()).collect(),
             write,
             network,
+            presets: Vec::new(),
         }
     }
 
@@ -347,21 +457,19 @@ mod tests {
 
     #[test]
     fn init_summary_is_true() {
-        let paths = (Path::new("/c/toolhold.toml"), Path::new("/d/plugins"), Path::new("/w"));
-        let told = |answers: &Answers| describe(answers, paths.0, paths.1, paths.2);
+        let file = Path::new("/c/toolhold.toml");
+        let told = |answers: &Answers| describe(answers, file, Path::new("/d/plugins"));
         assert!(
             told(&answers(&["."], false, true)).contains(ASKS)
                 && told(&answers(&["."], true, true)).contains(NETWORK)
         );
         let all = told(&answers(&["."], true, false));
-        assert!(
-            !all.contains(ASKS)
-                && !all.contains(NETWORK)
-                && all.contains("toolhold call list_directory\n"),
-            "{all}"
-        );
-        let elsewhere = told(&answers(&["/a b"], true, false));
-        assert!(elsewhere.contains("toolhold call list_directory path='/a b'\n"), "{elsewhere}");
+        assert!(!all.contains(ASKS) && !all.contains(NETWORK), "{all}");
+        let here = Path::new("/w");
+        assert_eq!(test_path(&answers(&["/a b", "."], true, false), here), None);
+        assert_eq!(test_path(&answers(&["/a b"], true, false), here).as_deref(), Some("/a b"));
+        let with_presets = Answers { presets: vec!["cargo"], ..answers(&["."], true, false) };
+        assert!(configuration(&with_presets).contains("[tools.shell]\n# Toolchains"));
         let read = configuration(&answers(&["/a\"b"], false, false));
         assert!(read.contains("  \"/a\\\"b\",\n") && read.contains("autonomy = \"ask\""), "{read}");
         let writes = configuration(&answers(&["."], true, false));

@@ -307,6 +307,25 @@ pub fn with_all(preset: &'static Preset) -> Vec<&'static Preset> {
     all
 }
 
+/// Returns the names of the presets whose tools are in the home directory: one of their places
+/// exists. A preset that another one includes is left out.
+pub fn found(roots: &Roots<'_>) -> Vec<&'static str> {
+    let mut found: Vec<&'static Preset> = Vec::new();
+    for preset in &PRESETS {
+        let mut places = preset.places().filter_map(|(place, _)| roots.find(place));
+        if places.any(|path| path.exists()) {
+            found.push(preset);
+        }
+    }
+    let mut names = Vec::new();
+    for preset in &found {
+        if !found.iter().any(|other| other.with.contains(&preset.name)) {
+            names.push(preset.name);
+        }
+    }
+    names
+}
+
 impl Preset {
     /// Returns the places of the preset, each with the granted access.
     pub fn places(&self) -> impl Iterator<Item = (&'static str, TreeAccess)> + use<> {

@@ -20,11 +20,7 @@ use crate::client_files::values::{json_values, parse_json, toml_values};
 /// # Errors
 ///
 /// The obstacle, with its line.
-pub fn set(
-    format: Format,
-    before: &str,
-    settings: &[Setting],
-) -> Result<String, ClientFileError> {
+pub fn set(format: Format, before: &str, settings: &[Setting]) -> Result<String, ClientFileError> {
     let old = values(format, before)?;
     let mut new = old.clone();
     for setting in settings {
@@ -140,12 +136,7 @@ fn reverted_object(
 }
 
 /// Changes a text with the values `old` so that it has the values `new`.
-fn update(
-    format: Format,
-    text: &str,
-    old: &Value,
-    new: &Value,
-) -> Result<String, ClientFileError> {
+fn update(format: Format, text: &str, old: &Value, new: &Value) -> Result<String, ClientFileError> {
     if old == new {
         return Ok(text.to_owned());
     }
@@ -233,7 +224,9 @@ fn update_toml(
         text = without_tables(&text, &[], &gone)?;
     }
     for (key, value) in new {
-        let (Some(Value::Object(old)), Value::Object(new)) = (old.get(key), value) else { continue };
+        let (Some(Value::Object(old)), Value::Object(new)) = (old.get(key), value) else {
+            continue;
+        };
         let gone = gone_tables(old, new);
         if !gone.is_empty() {
             text = without_tables(&text, &[key], &gone)?;

@@ -284,7 +284,9 @@ impl Client {
     pub fn entry(&self, server: &ServerConfig) -> Result<Value, ClientError> {
         let mut entry = match server {
             ServerConfig::Stdio { program, arguments } => self.stdio_entry(program, arguments),
-            ServerConfig::Http { url, variable: Some(variable) } => self.http_entry(url, variable)?,
+            ServerConfig::Http { url, variable: Some(variable) } => {
+                self.http_entry(url, variable)?
+            }
             ServerConfig::Http { url, variable: None } => {
                 let mut entry = self.http_entry(url, "")?;
                 if let Some(fields) = entry.as_object_mut() {

@@ -63,9 +63,9 @@ pub(super) fn read_servers(
 /// server there.
 pub(crate) fn is_connected(client: &Client, path: &Path, name: &str) -> bool {
     let Ok(Some(servers)) = read_servers(client, path, false) else { return false };
-    servers.iter().any(|(server, entry)| {
-        server == name || matches!(entry, Err(ImportError::Toolhold))
-    })
+    servers
+        .iter()
+        .any(|(server, entry)| server == name || matches!(entry, Err(ImportError::Toolhold)))
 }
 
 /// Returns the names of the files in a folder.

@@ -1,4 +1,4 @@
-//! `toolhold config init`: writes a `toolhold.toml` in which every key is commented out.
+//! `toolhold init --print`: a `toolhold.toml` with every key, all commented out.
 
 use std::fmt::Write as _;
 
