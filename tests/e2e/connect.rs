@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{Cli, toolhold};
+use crate::support::{Cli, Ended, toolhold};
 
 fn program() -> Value {
     json!(toolhold().canonicalize().expect("it is there"))
@@ -338,6 +338,14 @@ fn undo_puts_back_a_server_that_connect_replaced() {
     assert_eq!(fs::read_to_string(&file).expect("it is there"), before);
 }
 
+/// Runs a command with only the programs of this folder in `PATH`.
+#[track_caller]
+fn run_with(cli: &Cli, bin: &PathBuf, line: &[&str]) -> Ended {
+    let mut command = cli.command(line);
+    command.env("PATH", bin);
+    Ended::from_output(command.output().expect("it starts"))
+}
+
 #[test]
 fn claude_code_s_own_command_is_run() {
     let cli = Cli::new();
@@ -348,13 +356,7 @@ fn claude_code_s_own_command_is_run() {
     let script = format!("#!/bin/sh\necho \"$*\" >> '{}'\n", log.display());
     fs::write(&claude, script).expect("it is written");
     fs::set_permissions(&claude, fs::Permissions::from_mode(0o755)).expect("it is allowed");
-    let run = |line: &[&str]| {
-        let mut command = cli.command(line);
-        command.env("PATH", &bin);
-        crate::support::Ended::from_output(command.output().expect("it starts"))
-    };
-
-    let connected = run(&["connect", "claude-code", "--yes"]).ends(0);
+    let connected = run_with(&cli, &bin, &["connect", "claude-code", "--yes"]).ends(0);
     let program = program();
     let add = format!("mcp add --scope user toolhold -- {} serve", program.as_str().expect("text"));
     assert!(connected.stdout.contains(&format!("$ claude {add}")), "{}", connected.stdout);
@@ -366,14 +368,19 @@ fn claude_code_s_own_command_is_run() {
     let servers = json!({ "toolhold": { "type": "stdio", "command": program, "args": ["serve"] } });
     let own = json!({ "numStartups": 3, "mcpServers": servers }).to_string();
     fs::write(cli.root.path().join(".claude.json"), own).expect("it is written");
-    assert!(run(&["connect", "claude-code", "--yes"]).ends(0).stderr.contains("connected already"));
-    let listed = run(&["connect", "--json"]).ends(0).json();
+    assert!(
+        run_with(&cli, &bin, &["connect", "claude-code", "--yes"])
+            .ends(0)
+            .stderr
+            .contains("connected already")
+    );
+    let listed = run_with(&cli, &bin, &["connect", "--json"]).ends(0).json();
     assert_eq!(
         (&listed[0]["client"], &listed[0]["found"], &listed[0]["connected"]),
         (&json!("claude-code"), &json!(true), &json!(true)),
         "{listed}"
     );
-    run(&["connect", "claude-code", "--undo", "--yes"]).ends(0);
+    run_with(&cli, &bin, &["connect", "claude-code", "--undo", "--yes"]).ends(0);
     let ran = fs::read_to_string(&log).expect("it ran");
     assert_eq!(ran.lines().last(), Some("mcp remove --scope user toolhold"), "{ran}");
     assert!(!settings.exists());

@@ -84,7 +84,7 @@ fn plan_file(
     in_project: bool,
 ) -> Result<Option<FileChange>, Error> {
     let Some(removal) = FileChange::removal(&file.path, in_project)? else { return Ok(None) };
-    let is_unchanged = removal.before() == Some(&file.after);
+    let is_unchanged = removal.before() == Some(file.after.as_str());
     if is_unchanged && file.before.is_none() {
         return Ok(Some(removal));
     }

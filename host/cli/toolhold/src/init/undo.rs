@@ -71,7 +71,7 @@ pub(super) fn undo(folders: &Folders, yes: bool, options: &Options) -> Result<Ex
     let file = shown::path(&record.file);
     let removal = FileChange::removal(&record.file, false)?;
     if let Some(removal) = &removal
-        && removal.before() != Some(&record.text)
+        && removal.before() != Some(record.text.as_str())
     {
         return Err(Error::Usage(format!(
             "{file} was edited since `toolhold init` wrote it, so it stays, and nothing was taken \

@@ -224,12 +224,11 @@ fn update_toml(
         text = without_tables(&text, &[], &gone)?;
     }
     for (key, value) in new {
-        let (Some(Value::Object(old)), Value::Object(new)) = (old.get(key), value) else {
-            continue;
-        };
-        let gone = gone_tables(old, new);
+        let Some(inner) = old.get(key).and_then(Value::as_object) else { continue };
+        let Some(left) = value.as_object() else { continue };
+        let gone = gone_tables(inner, left);
         if !gone.is_empty() {
-            text = without_tables(&text, &[key], &gone)?;
+            text = without_tables(&text, &[key.as_str()], &gone)?;
         }
     }
     let mut document: DocumentMut = text.parse()?;
@@ -240,7 +239,7 @@ fn update_toml(
             continue;
         }
         let mut table = Table::new();
-        table.decor_mut().set_prefix(if has_new_table { "\n" } else { &prefix });
+        table.decor_mut().set_prefix(if has_new_table { "\n" } else { prefix.as_str() });
         document.insert(key, Item::Table(table));
         has_new_table = true;
     }

@@ -48,10 +48,11 @@ impl Client {
                 ClientState::Settings(vec![allow], "")
             }
             "copilot" => ClientState::ByHand(
-                "Copilot CLI has no such setting in a file: start it with `--allow-tool toolhold`.",
+                "Copilot CLI has no such setting in a file: start it with `--allow-tool` and the \
+                 name of the server.",
             ),
             "cursor" => ClientState::ByHand(
-                "Cursor asks before each tool: allow it in the dialog, or add \"toolhold:*\" to \
+                "Cursor asks before each tool: allow it in the dialog, or add \"SERVER:*\" to \
                  `mcpAllowlist` in ~/.cursor/permissions.json, which replaces the list of the app.",
             ),
             "zed" => ClientState::ByHand(
