@@ -386,6 +386,7 @@ fn claude_code_s_own_command_is_run() {
     assert!(!settings.exists());
 
     // Without the program, the line is shown, and nothing fails.
+    fs::remove_file(cli.root.path().join(".claude.json")).expect("it goes");
     let shown = cli.run(&["connect", "claude-code", "--yes"]).ends(0).stderr;
     assert!(shown.contains("isn't in PATH") && shown.contains(&add), "{shown}");
 }

@@ -39,12 +39,23 @@ pub(crate) fn run(arguments: &ConnectArguments, options: &Options) -> Result<Exi
     connect(client, arguments, &server, options)
 }
 
+/// Checks that a client can be connected with these options.
+///
+/// # Errors
+///
+/// No client has this name, or the options belong to the server.
+pub(crate) fn check(name: &str, options: &Options) -> Result<(), Error> {
+    find_client(name)?;
+    server::server(&ConnectArguments::of_client(name, true), options)?;
+    Ok(())
+}
+
 /// Finds the client with a name.
 ///
 /// # Errors
 ///
 /// No client has this name.
-pub(crate) fn find_client(name: &str) -> Result<&'static Client, Error> {
+fn find_client(name: &str) -> Result<&'static Client, Error> {
     CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
         let near = nearest(name, CLIENTS.iter().map(|client| client.name));
         let hint = near.map_or_else(

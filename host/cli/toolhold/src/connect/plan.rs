@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use toolhold_core::config::Folders;
 use toolhold_core::text::neutral;
 use toolhold_mcp_client::client_files::{
-    Client, ClientState, NamedServer, ServerConfig, Setting, edit, servers, set, without,
+    Client, ClientState, Format, NamedServer, ServerConfig, Setting, edit, servers, set, without,
 };
 
 use super::record::{Connection, RecordKey};
@@ -20,10 +20,13 @@ use crate::mcp::{Moved, moved};
 use crate::options::Options;
 use crate::style::FAINT;
 
+/// Largest file of a client that is read, in bytes. Claude Code keeps its history in the file.
+const LONGEST: u64 = 64 << 20;
+
 /// The changes that connect a client.
 pub(super) struct Plan {
     key: RecordKey,
-    format: toolhold_mcp_client::client_files::Format,
+    format: Format,
     changes: Vec<FileChange>,
     /// The commands of the client, which are run in this order.
     commands: Vec<Vec<String>>,
@@ -87,9 +90,10 @@ impl Plan {
         let has_settings = settings_file == file;
         let change = FileChange::plan(&file, arguments.project, |before| {
             plan.moved = moved(servers(client, before)?, ours);
-            let text = without(client.format, before, client.table, &plan.moved.names)?;
-            let text = edit(client.format, &text, client.table, &arguments.name, &entry)?;
-            if has_settings { set(client.format, &text, &settings) } else { Ok(text) }
+            let without_moved = without(client.format, before, client.table, &plan.moved.names)?;
+            let connected =
+                edit(client.format, &without_moved, client.table, &arguments.name, &entry)?;
+            if has_settings { set(client.format, &connected, &settings) } else { Ok(connected) }
         })?;
         plan.changes.extend(change);
         plan.notes.append(&mut plan.moved.notes);
@@ -204,8 +208,6 @@ impl Plan {
 
 /// Returns the server of a name in a client's file.
 fn named_server(client: &Client, file: &Path, name: &str) -> Option<NamedServer> {
-    /// Largest file of a client, in bytes. Claude Code keeps its history in the file.
-    const LONGEST: u64 = 64 << 20;
     let bytes = toolhold_data_dir::read_regular(file, LONGEST).ok()?;
     let text = String::from_utf8(bytes).ok()?;
     for (known, entry) in servers(client, &text).ok()? {

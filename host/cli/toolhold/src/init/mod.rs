@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
         return Err(new_file::exists(&file));
     }
     for name in &arguments.connect {
-        connect::find_client(name)?;
+        connect::check(name, options)?;
     }
     let here = toolhold_core::config::working_directory()?;
     let mut folders = Vec::new();
@@ -99,6 +99,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     }
     if let Some(dialogue) = &mut dialogue
         && clients.is_empty()
+        && options.config.is_none()
     {
         clients = ask_for_clients(dialogue)?;
     }
