@@ -152,7 +152,7 @@ pub fn change<E: Display>(
     Ok(Some(change.diff()))
 }
 
-/// Returns the path of the file itself, if `path` is a link: people store such files elsewhere.
+/// Returns the target if `path` is a link. Some people store such files in another place.
 fn target(path: &Path, in_project: bool) -> Result<PathBuf, Error> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let name = path.file_name().unwrap_or_default();

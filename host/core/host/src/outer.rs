@@ -1,5 +1,5 @@
-//! Gives calls that are made in the course of another call its session, its origin and its way to
-//! the person.
+//! Gives a call that another call makes the session, the origin and the approver of that outer
+//! call.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,15 +14,15 @@ use crate::session::Session;
 /// The context for the calls that a running call makes.
 #[derive(Clone)]
 pub struct ParentCall {
-    /// Its session.
+    /// The session of the outer call.
     pub session: Session,
-    /// The agent that made it, unless it was the primary one.
+    /// The agent that made the outer call, unless it was the primary agent.
     pub caller: Option<String>,
-    /// The part of an agent's work that made it.
+    /// The part of an agent's work that made the outer call.
     pub phase: Option<Phase>,
-    /// How far its origin is trusted.
+    /// The trust in the origin of the outer call.
     pub trust: Trust,
-    /// Whether it only reads. Then nothing that it makes may act.
+    /// Whether the outer call only reads. In this case its inner calls may only read too.
     pub read_only: bool,
     /// How a person is asked.
     pub approver: Option<Arc<dyn Approver>>,
@@ -32,7 +32,7 @@ pub struct ParentCall {
 #[derive(Default)]
 pub(crate) struct OuterCalls(Mutex<HashMap<CallId, ParentCall>>);
 
-/// A running call among them, until it is dropped.
+/// An entry for a running call. Dropping the entry removes it.
 pub(crate) struct OuterCallEntry<'a> {
     calls: &'a OuterCalls,
     id: CallId,
@@ -50,7 +50,7 @@ impl OuterCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
-    /// Enters a call that is about to run, if its provider makes calls.
+    /// Adds an entry for a call that is about to run, if its provider makes calls.
     pub(crate) fn enter(
         &self,
         context: &CallContext,

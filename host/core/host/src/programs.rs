@@ -1,5 +1,4 @@
-//! Asks running hosts about the state of the programs behind their sources, such as upstream
-//! servers.
+//! Asks running hosts for the state of the programs behind their sources, such as upstream servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +7,14 @@ use toolhold_catalogue::plugins::control::ask_each;
 use toolhold_config::Folders;
 use toolhold_contract::{HostError, ToolSource, ToolSourceState};
 
-/// How long a host may take for an answer.
+/// Time limit for the answer of a host.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The question of another process.
 const QUESTION: &str = "programs";
 
-/// Lists the programs of every running host of this user that watches its plugins, as
-/// `toolhold serve` does, with the host's process ID. Blocks.
+/// Lists the programs of this user's running hosts, each with the process ID of its host. Only
+/// hosts that watch their plugins answer, such as `toolhold serve`. Blocks.
 ///
 /// # Errors
 ///
@@ -30,7 +29,7 @@ pub fn provider_states(folders: &Folders) -> Result<Vec<(u32, Vec<ToolSourceStat
     Ok(hosts)
 }
 
-/// Answers a question of another process. Returns `None` if it isn't about programs.
+/// Answers a question of another process. Returns `None` if the question isn't about programs.
 pub(crate) fn answer(providers: &[Arc<dyn ToolSource>], question: &str) -> Option<Vec<u8>> {
     if question != QUESTION {
         return None;

@@ -1,5 +1,5 @@
-//! Makes the audit's entries about a call from the results of its steps, also of a call that nobody
-//! waits for any more.
+//! Makes the audit entries of a call from the results of its steps. Calls that nobody waits for any
+//! more get entries too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,16 +22,17 @@ use crate::undo::CallJournal;
 /// The decisions of the gates and of a person.
 #[derive(Default)]
 pub(crate) struct Governance {
-    /// `None`: the call didn't reach the gates.
+    /// The decision of the gates. `None` if the call didn't reach the gates.
     pub(crate) decision: Option<Decision>,
     pub(crate) approval: Option<Approval>,
-    /// The result of its review by a model, for the record.
+    /// The result of the model's review of the call, for the audit log.
     pub(crate) review: Option<String>,
     /// Time spent waiting for a person.
     pub(crate) waited: Duration,
-    /// The rules for what the call may reach besides what it names.
+    /// The rules for resources that the call may reach and doesn't name.
     pub(crate) reached: Option<ReachRules>,
-    /// The place in the session's quota and rate. It is given back if the call doesn't run.
+    /// The reservation in the quota and rate of the session. The reservation is cancelled if the
+    /// call doesn't run.
     pub(crate) place: Option<QuotaReservation>,
 }
 
@@ -55,13 +56,14 @@ pub(crate) struct RunReport {
     pub(crate) report: Arc<Report>,
     /// The journal that saves the changes of the call, while it runs.
     pub(crate) journal: Option<CallJournal>,
-    /// The store for the whole output of its command.
+    /// The store for the complete output of the call's command.
     pub(crate) spool: Option<Arc<Spool>>,
     /// The right to start a command that outlives the call.
     pub(crate) job: Option<Arc<JobStart>>,
-    /// The state that its commands start with, and leave for later ones.
+    /// The shell state with which the call's commands start. Their changes to it apply to later
+    /// commands.
     pub(crate) shell: Option<Arc<CallShell>>,
-    /// The snapshot of its changes.
+    /// The snapshot of the call's changes.
     pub(crate) snapshot: Option<Snapshot>,
 }
 
@@ -73,7 +75,7 @@ pub(crate) struct DropRecorder<'a> {
     pub(crate) context: CallContext,
     pub(crate) governance: Governance,
     pub(crate) run: RunReport,
-    /// Whether the outcome is recorded and nothing is left to do.
+    /// Whether the outcome is recorded and there is nothing more to do.
     pub(crate) recorded: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `Request`: one call for the host, and how the call begins.
+//! `Request`: one call for the host, and the start of the call.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -21,32 +21,34 @@ pub struct Request {
     pub tool: String,
     /// A JSON object that matches the tool's schema. At most 1 MiB as JSON text.
     pub arguments: Value,
-    /// Larger or binary arguments. The JSON refers to them as `{"$attachment": 0}`, by their index
-    /// here.
+    /// Larger or binary arguments. The JSON refers to each by its index in this list:
+    /// `{"$attachment": 0}`.
     pub attachments: Vec<Content>,
-    /// The metadata for the tool next to the arguments, such as an ID of the caller's own. At most
-    /// 64 KiB as JSON text. Keys have a prefix: `example.com/trace`. Models don't write it, and
-    /// rules and approvals don't see it.
+    /// Metadata for the tool in addition to the arguments, such as an ID that the caller chose. At
+    /// most 64 KiB as JSON text. Keys have a prefix: `example.com/trace`. Models don't write the
+    /// metadata, and rules and approvals don't see it.
     pub meta: Option<Map<String, Value>>,
-    /// The agent that calls, unless it is the primary one.
+    /// The agent that calls, unless it is the primary agent.
     pub caller: Option<String>,
-    /// The session that the call belongs to. `None`: the host's own session.
+    /// The session of the call. `None` means the host's own session.
     pub session: Option<Session>,
-    /// The part of an agent's work that makes the call; rules may differ between parts.
+    /// The part of an agent's work that makes the call. Parts may have different rules.
     pub phase: Option<Phase>,
-    /// How far the origin of the call is trusted, such as a skill that nobody has reviewed. A lower
-    /// trust of the plugin counts too.
+    /// The trust in the origin of the call. An example of an untrusted origin is a skill that
+    /// nobody has reviewed. If the trust in the plugin is lower, the lower trust applies.
     pub trust: Trust,
-    /// Whether the caller doubts that the agent meant the call, such as a call that is written in
-    /// a page that it read. If it acts, it needs approval, whatever else allows it.
+    /// Whether the caller doubts that the agent intended the call. An example is a call in the text
+    /// of a page that the agent read. If a doubtful call acts, it needs approval even if a rule
+    /// allows it.
     pub doubtful: bool,
     /// The reader of the answer.
     pub audience: Audience,
-    /// How a person is asked if the rules want approval. `None`: nobody is asked.
+    /// The way to ask a person if the rules require approval. `None` means that nobody is asked.
     pub approver: Option<Arc<dyn Approver>>,
     /// Where progress and partial output go.
     pub events: Arc<dyn Events>,
-    /// The program cancels it to end the call. Dropping the call's future ends it too.
+    /// The token with which the program cancels the call. Dropping the call's future also ends the
+    /// call.
     pub cancel: CancellationToken,
 }
 
@@ -70,8 +72,8 @@ impl Request {
         }
     }
 
-    /// Returns the call at its beginning, its session, and the other inputs of its journey.
-    /// `own_session`: the session of calls that name no session.
+    /// Returns the context of the call at its start, its session, and its other inputs.
+    /// `own_session` is the session of calls that name no session.
     pub(crate) fn begin(self, own_session: &Session) -> (CallContext, Session, CallInputs) {
         let Self {
             tool,
@@ -113,8 +115,8 @@ impl Request {
     }
 }
 
-/// Removes the keys that only the host may write from the metadata of the caller. Returns `None` if
-/// nothing is left.
+/// Removes the keys that only the host may write from the caller's metadata. Returns `None` if no
+/// keys remain.
 fn without_own_keys(mut meta: Map<String, Value>) -> Option<Map<String, Value>> {
     meta.retain(|key, _| !key.starts_with("toolhold:"));
     if meta.is_empty() {
@@ -123,7 +125,7 @@ fn without_own_keys(mut meta: Map<String, Value>) -> Option<Map<String, Value>> 
     Some(meta)
 }
 
-/// Makes a unique ID: random bytes of this process and a number.
+/// Makes a unique ID from random bytes of this process and a number.
 fn next_id() -> CallId {
     static PROCESS: LazyLock<String> = LazyLock::new(|| {
         let mut bytes = [0; 8];

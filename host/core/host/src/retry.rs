@@ -1,5 +1,5 @@
-//! Decides whether a failed call is retried, and waits: only if that is declared to be safe and
-//! likely to help.
+//! Decides whether a failed call is retried, and waits before the retry. A call is retried only if
+//! its declaration says that a retry is safe, and if a retry is likely to help.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -20,8 +20,8 @@ use toolhold_catalogue::CallContext;
 pub(crate) struct Retry(pub(crate) Backoff);
 
 impl Retry {
-    /// Decides whether a call with `outcome` runs again, and waits for its turn or until it is
-    /// cancelled. Breaks with the result of the call.
+    /// Decides whether a call with `outcome` runs again. If so, waits until the retry is due or the
+    /// call is cancelled. Breaks with the result of the call.
     pub(crate) async fn wait(
         &self,
         context: &CallContext,
@@ -49,7 +49,7 @@ impl Retry {
         }
     }
 
-    /// Makes the receiver of the events of the call, over all of its attempts.
+    /// Makes the receiver of the call's events in all of its attempts.
     pub(crate) fn dedup_events(
         &self,
         context: &CallContext,
@@ -61,29 +61,29 @@ impl Retry {
     }
 }
 
-/// Checks whether two runs do no more than one run: the call only reads, which is enforced, or is
-/// declared idempotent by a trusted plugin.
+/// Checks whether two runs have the same effect as one run. This applies to calls that can only
+/// read, and to calls that a trusted plugin declares idempotent.
 fn is_safe(context: &CallContext) -> bool {
     let Some(tool) = &context.tool else { return false };
     let annotations = tool.annotations_with(&context.arguments);
     annotations.read_only || annotations.idempotent
 }
 
-/// Checks whether another run may have another result. Host-wide overload is not retried: the call
-/// has waited for its slot already, and the caller decides whether to wait longer.
+/// Checks whether another run may have another result. Host-wide overload is not retried because
+/// the call has already waited for its slot. The caller decides whether to wait longer.
 fn may_succeed_later(failure: &Failure) -> bool {
     failure.category.is_retryable() && failure.code.as_deref() != Some("busy")
 }
 
 fn random() -> u64 {
     let mut bytes = [0; 8];
-    // Without random bytes the wait is zero, which is a valid random wait.
+    // Without random bytes the wait is zero, and zero is a valid wait.
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     u64::from_ne_bytes(bytes)
 }
 
-/// Passes on each part of the output once: the next attempt doesn't repeat what a failed one has
-/// shown.
+/// Passes on each part of the output once. Parts that a failed attempt has shown aren't shown again
+/// by the next attempt.
 pub(crate) struct DedupedEvents {
     events: Arc<dyn Events>,
     /// The parts shown so far, in order. `None` if there is only one attempt.
@@ -123,7 +123,7 @@ impl Events for Attempt {
         if shown.get(index) == Some(&part_digest) {
             return;
         }
-        // The part differs from the attempt before: everything from here on is new.
+        // This part differs from the previous attempt, so all further parts are new.
         shown.truncate(index);
         shown.push(part_digest);
         drop(shown);
@@ -131,7 +131,7 @@ impl Events for Attempt {
     }
 }
 
-/// Computes a hash of a part. A tool that makes parts with the same hash hides only its own parts.
+/// Computes a hash of a part. If a tool makes parts with equal hashes, it hides only its own parts.
 fn digest(part: &Content) -> u64 {
     let mut hasher = DefaultHasher::new();
     match &part.body {

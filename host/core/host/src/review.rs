@@ -1,8 +1,8 @@
-//! Has a model judge a call that the gates let pass, where `[tools.adversarial_policy]` wants that.
+//! Asks a model to judge calls that the gates allow, if `[tools.adversarial_policy]` is enabled.
 //!
-//! A review comes after the gates that need no model: a call that they deny is sent to no provider.
-//! It comes before the question to a person, and no approval skips it. A call that can't be judged
-//! is refused.
+//! The review comes after the gates that need no model, so calls that they deny aren't sent to a
+//! provider. The review comes before approval, and no approval skips it. A call that can't be
+//! judged is denied.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,40 +15,41 @@ use toolhold_contract::text::{cut, neutral_line};
 use toolhold_contract::{BoxFuture, CancellationToken, Category, Content, Failure, HostError};
 use toolhold_policy::{Decision, Gate, Origin, OwnTable, Phase, Verdict};
 
-/// The table of its keys.
+/// The configuration table of the review.
 const TABLE: &str = "tools.adversarial_policy";
 
-/// Reviews at a time in one host. Others wait for a place, which isn't part of their time: an agent
-/// that makes many calls at once can't have some pass by `fail_open`.
+/// Reviews at a time in one host. Further reviews wait, and the wait doesn't use up their time
+/// limit. Otherwise an agent could make many calls at once so that `fail_open` allows some of them.
 const MAX_REVIEWS: usize = 16;
 
 /// Bytes of a reason or an error of a reviewer.
 const MAX_REASON: usize = 400;
 
-/// Judges calls by the operator's policies before they run; implemented by what can ask a model.
+/// Judges calls by the operator's policies before the calls run. Implemented by types that can ask
+/// a model.
 pub trait CallReviewer: Send + Sync + 'static {
     /// Judges a call. The host drops the future when `timeout_ms` is over, and when the call is
     /// cancelled.
     fn review<'a>(&'a self, call: &'a ReviewedCall<'a>) -> BoxFuture<'a, ReviewVerdict>;
 }
 
-/// A call that is to be judged. The operator wrote the policies; everything else is untrusted, not
-/// neutralised, and can hold secrets.
+/// A call to judge. The operator wrote the policies. All other fields are untrusted, not
+/// neutralised, and may contain secrets.
 #[derive(Clone, Copy, Debug)]
 pub struct ReviewedCall<'a> {
-    /// The policies that calls must keep to. There is at least one.
+    /// The policies for calls. There is at least one.
     pub policies: &'a [String],
     /// The tool's full name.
     pub tool: &'a str,
-    /// The plugin or provider that offers it.
+    /// The plugin or provider that offers the tool.
     pub provider: &'a str,
     /// The part of an agent's work that makes the call.
     pub phase: Option<Phase>,
-    /// The agent that calls, unless it is the primary one.
+    /// The agent that calls, unless it is the primary agent.
     pub caller: Option<&'a str>,
     /// The arguments in the form that the tool gets. At most 1 MiB as JSON text.
     pub arguments: &'a Value,
-    /// Larger or binary arguments, which the JSON refers to.
+    /// Larger or binary arguments. The JSON refers to them.
     pub attachments: &'a [Content],
 }
 
@@ -57,22 +58,22 @@ pub struct ReviewedCall<'a> {
 pub enum ReviewVerdict {
     /// The call keeps to the policies.
     Allow,
-    /// The call breaks a policy, or the answer isn't valid: the reason. People see it; the agent
-    /// doesn't, or it would learn how to argue.
+    /// The call breaks a policy, or the answer isn't valid. Contains the reason. People see the
+    /// reason. The agent doesn't see it, because the agent could use it to argue.
     Deny(String),
-    /// The call wasn't judged: what went wrong. `fail_open` decides.
+    /// The call wasn't judged. Contains the fault. `fail_open` decides on the call.
     Failed(String),
 }
 
 /// The result of a review.
 pub(crate) struct Review {
-    /// `None`: the call passes.
+    /// The denial. `None` if the call is allowed.
     pub(crate) decision: Option<Decision>,
-    /// `allow`, `deny: REASON` or `error: MESSAGE`.
+    /// The text for the audit log: `allow`, `deny: REASON` or `error: MESSAGE`.
     pub(crate) record: String,
 }
 
-/// The settings of the gate, where it is switched on.
+/// The settings of the review, if it is enabled.
 #[derive(Debug)]
 pub(crate) struct ReviewRules {
     policies: Vec<String>,
@@ -81,17 +82,17 @@ pub(crate) struct ReviewRules {
     on_deny: Verdict,
     fail_open: bool,
     time: Duration,
-    /// Where it is switched on.
+    /// The place in the configuration that enables the review.
     place: Origin,
     table: OwnTable,
 }
 
 impl ReviewRules {
-    /// Reads the settings of the gate. Returns `None` if no call is judged.
+    /// Reads the settings of the review. Returns `None` if no call is reviewed.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] for too many policies.
+    /// [`HostError::Config`] if there are too many policies.
     pub(crate) fn from_config(config: &Config) -> Result<Option<Self>, HostError> {
         let settings = &config.values.tools.adversarial_policy;
         if !settings.enabled {
@@ -120,8 +121,8 @@ impl ReviewRules {
         }))
     }
 
-    /// Checks whether the policy exempts calls of this tool. It compares the tool's full name, not
-    /// the name that was called.
+    /// Checks whether the policy exempts calls of this tool. The check compares the tool's full
+    /// name. The name in the call may differ.
     pub(crate) fn exempts(&self, context: &CallContext) -> bool {
         let Some(tool) = &context.tool else { return false };
         self.exempt_tools.contains(&tool.definition.name)

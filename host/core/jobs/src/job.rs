@@ -28,21 +28,21 @@ pub struct JobAbout {
 /// A job, for a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSummary {
-    /// Its ID.
+    /// The ID of the job.
     pub id: String,
-    /// The name of its session.
+    /// The name of the job's session.
     pub session: String,
-    /// The ID of the call that started it.
+    /// The ID of the call that started the job.
     pub call: String,
     /// The command line.
     pub command: String,
-    /// The time of its start, in seconds of Unix time.
+    /// The start time, in seconds of Unix time.
     pub started: u64,
-    /// The time that it has run, in seconds.
+    /// The run time so far, in seconds.
     pub seconds: u64,
-    /// Bytes of its output.
+    /// The size of the output, in bytes.
     pub output_bytes: u64,
-    /// Whether it runs, or how it ended.
+    /// Whether the job runs, or how it ended.
     #[serde(flatten)]
     pub state: JobState,
 }
@@ -55,9 +55,10 @@ pub enum JobState {
     Running,
     /// The job has ended.
     Ended {
-        /// The exit code; 128 plus the signal if a signal ended it. `None`: Toolhold ended it.
+        /// The exit code. If a signal ended the job, the code is 128 plus the signal. `None` if
+        /// Toolhold ended the job.
         exit_code: Option<i32>,
-        /// Why it ended.
+        /// The reason for the end of the job.
         ending: String,
     },
 }
@@ -87,19 +88,20 @@ pub(crate) struct Job {
     pub(crate) id: String,
     pub(crate) about: JobAbout,
     pub(crate) cancel: CancellationToken,
-    /// The process above all of its processes, once it runs.
+    /// The process that is the ancestor of all processes of the job. Set once the job runs.
     pub(crate) process: OnceLock<i32>,
     started: Instant,
     started_at: SystemTime,
-    /// Its end, the time that it ran, and the notices for its reader.
+    /// The end of the job, its run time, and the notices for its reader.
     end: OnceLock<(JobEnd, Duration, Vec<String>)>,
-    /// Whether its session knows that it has ended.
+    /// Whether the session was notified that the job has ended.
     is_told: AtomicBool,
-    /// Bytes of its output.
+    /// The size of the output, in bytes.
     bytes: AtomicU64,
-    /// Locked while a part of the output is searched for secrets and written: not on the reactor.
+    /// The output. Locked while a part of it is searched for secrets and written, so it must not be
+    /// locked on the reactor.
     data: Mutex<JobData>,
-    /// Changes with each output and with the end.
+    /// Notifies receivers of each output and of the end.
     changed: watch::Sender<()>,
 }
 
@@ -117,11 +119,11 @@ pub(crate) struct JobPart {
     pub(crate) text: String,
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Bytes of the whole output so far.
+    /// The size of the whole output so far, in bytes.
     pub(crate) total: u64,
-    /// The first byte that is kept.
+    /// The offset of the first stored byte.
     pub(crate) kept_from: u64,
-    /// The reason why no output is kept.
+    /// The reason why no output is stored.
     pub(crate) failure: Option<String>,
 }
 
@@ -155,7 +157,7 @@ impl Job {
         }
     }
 
-    /// Returns the time that it has run.
+    /// Returns the run time so far.
     pub(crate) fn time(&self) -> Duration {
         match self.end.get() {
             Some((_, time, _)) => *time,
@@ -189,7 +191,7 @@ impl Job {
         result
     }
 
-    /// Records its end. Its output must be complete.
+    /// Records the end of the job. The output must be complete.
     pub(crate) fn finish(&self, end: JobEnd, notices: Vec<String>) {
         self.change(|data| {
             let rest = data.live.finish();
@@ -199,8 +201,8 @@ impl Job {
         self.changed.send_replace(());
     }
 
-    /// Records that its session knows of its end. Returns false if it still runs, or if the session
-    /// knew before.
+    /// Records that the session was notified of the job's end. Returns false if the job still runs,
+    /// or if the session was notified before.
     pub(crate) fn mark_told(&self) -> bool {
         self.has_ended() && !self.is_told.swap(true, Ordering::Relaxed)
     }
@@ -210,12 +212,12 @@ impl Job {
         self.changed.subscribe()
     }
 
-    /// Reads the output from `offset`, or from the end of the last answer: at most `most` bytes.
+    /// Reads at most `most` bytes of the output from `offset`, or from the end of the last answer.
     /// May wait for the disk.
     ///
     /// # Errors
     ///
-    /// The file can't be read.
+    /// Returns an error if the file can't be read.
     pub(crate) fn read(&self, offset: Option<u64>, most: usize) -> io::Result<JobPart> {
         self.change(|data| {
             let lines = data.live.lines();

@@ -1,4 +1,4 @@
-//! The jobs of a host by session: how many may run, which are listed, and when they end.
+//! The jobs of a host by session: their limits, their list, and their ends.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,10 +16,10 @@ use crate::ring::{Budget, Ring};
 /// Most running jobs of all sessions together.
 const MAX_RUNNING: usize = 64;
 
-/// Bytes of output that are kept of all jobs together.
+/// Bytes of output that are stored for all jobs together.
 const MAX_KEPT: u64 = 1 << 30;
 
-/// How long the end of a host waits for its jobs.
+/// Time limit for jobs to end when the host ends.
 const ENDING: Duration = Duration::from_secs(2);
 
 /// The bounds of jobs.
@@ -27,16 +27,16 @@ const ENDING: Duration = Duration::from_secs(2);
 pub struct JobBounds {
     /// Running jobs of one session.
     pub running: usize,
-    /// The time of one job.
+    /// The time limit of one job.
     pub time: Duration,
-    /// Bytes that are kept of the output of one job.
+    /// Bytes of output that are stored for one job.
     pub output: u64,
 }
 
 /// The settings of jobs in a configuration.
 #[derive(Clone, Debug)]
 pub struct JobSettings {
-    /// Their bounds.
+    /// The limits of the jobs.
     pub bounds: JobBounds,
     /// Where the number of running jobs is set, for messages.
     pub key: String,
@@ -50,14 +50,14 @@ pub trait JobObserver: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The reason why the job must not start.
+    /// Returns the reason if the job must not start.
     fn begin(&self, id: &str, about: &JobAbout) -> Result<(), Failure>;
 
     /// Runs when a job has ended after this time. May block.
     fn end(&self, id: &str, about: &JobAbout, end: &JobEnd, time: Duration);
 }
 
-/// The jobs of a host. They end with it.
+/// The jobs of a host. The jobs end with the host.
 #[derive(Debug)]
 pub struct Jobs(Arc<Shared>);
 
@@ -73,20 +73,20 @@ pub(crate) struct Shared {
     ended: Condvar,
 }
 
-/// The jobs of one session. They end when the last clone is dropped.
+/// The jobs of one session. The jobs end when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct SessionJobs(pub(crate) Arc<SessionInner>);
 
 #[derive(Debug)]
 pub(crate) struct SessionInner {
     jobs: Mutex<Vec<Arc<Job>>>,
-    /// The network of its commands, once there is a job.
+    /// The network of the session's commands. Set once the session has a job.
     pub(crate) network: SessionNetwork,
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Jobs {
-    /// Makes jobs without sessions. `data`: Toolhold's data folder.
+    /// Makes a list of jobs without sessions. `data` is Toolhold's data folder.
     pub fn new(settings: JobSettings, data: PathBuf) -> Self {
         Self(Arc::new(Shared {
             settings: RwLock::new(settings),
@@ -99,7 +99,8 @@ impl Jobs {
         }))
     }
 
-    /// Takes over the settings of a changed configuration. Without jobs in it, all jobs end.
+    /// Applies the settings of a changed configuration. If the configuration has no jobs, all jobs
+    /// end.
     pub fn change_settings(&self, settings: JobSettings) {
         let allows_none = settings.bounds.running == 0;
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
@@ -111,7 +112,7 @@ impl Jobs {
     }
 
     /// Returns the jobs of the session with this name. Names of sessions are unique. The session
-    /// itself holds its jobs.
+    /// owns its jobs.
     pub fn session(&self, name: &Arc<str>) -> SessionJobs {
         let mut sessions = self.0.sessions();
         sessions.retain(|_, session| session.strong_count() > 0);
@@ -137,7 +138,7 @@ impl Jobs {
         all
     }
 
-    /// Returns itself if sessions may have jobs.
+    /// Returns `self` if sessions may have jobs.
     pub fn may_start(&self) -> Option<&Self> {
         if self.0.settings().bounds.running > 0 { Some(self) } else { None }
     }
@@ -164,8 +165,8 @@ impl Jobs {
         false
     }
 
-    /// Stops all jobs of all sessions, and starts no more: the host ends. Waits a moment, so that
-    /// their ends are recorded.
+    /// Stops the jobs of all sessions because the host ends, and prevents new jobs. Waits a moment
+    /// so that the ends of the jobs are recorded.
     pub fn end(&self) {
         self.0.has_ended.store(true, Ordering::SeqCst);
         for session in self.0.live_sessions() {
@@ -196,12 +197,12 @@ impl Shared {
         self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counts one more thread that waits for a command.
+    /// Adds one thread that waits for a command.
     pub(crate) fn add_thread(&self) {
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) += 1;
     }
 
-    /// Counts one thread less that waits for a command.
+    /// Subtracts one thread that waits for a command.
     pub(crate) fn remove_thread(&self) {
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         self.ended.notify_all();

@@ -1,7 +1,7 @@
-//! Jobs: commands that go on when their call has its answer. They belong to the session of the
-//! call, and end with it and with the host. Everything that decides on a command has decided before
-//! a job begins; here are the bounds, the kept output, and the tools that follow a job. What the
-//! commands of a session hand on to each other is here too.
+//! Jobs: commands that continue after their call has its answer. A job belongs to the session of
+//! its call, and ends with the session and with the host. All decisions on a command are made
+//! before its job starts. This crate contains the limits of jobs, their stored output, and the
+//! tools that follow a job. It also contains the shell state that the commands of a session share.
 //!
 //! [`services`] decides which programs of plugins outlive a call.
 

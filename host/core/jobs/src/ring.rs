@@ -1,5 +1,5 @@
-//! Keeps the end of a job's output: a file without a name that is written in a circle. Without a
-//! name, it is gone when the host ends, however sudden that is.
+//! Stores the end of a job's output in a ring buffer in a file without a name. A file without a
+//! name is removed when the host ends, even if the host crashes.
 
 use std::fs::File;
 use std::io;
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use toolhold_data_dir::PrivateFolder;
 
-/// Bytes that are kept of each output even if all outputs together are at their limit.
+/// Bytes that are stored of each output, even if all outputs together are at their limit.
 const LEAST: u64 = 64 << 10;
 
 /// Bytes by which a file grows.
 const STEP: u64 = 1 << 20;
 
-/// Bytes that all outputs of a host may still take.
+/// Bytes that are still available for all outputs of a host.
 #[derive(Debug)]
 pub(crate) struct Budget(AtomicU64);
 
@@ -42,23 +42,23 @@ pub(crate) struct Ring {
     folder: PathBuf,
     budget: Arc<Budget>,
     limit: u64,
-    /// Made for the first text.
+    /// The file. Created for the first text.
     file: Option<File>,
-    /// Bytes that the file may have.
+    /// The largest size of the file, in bytes.
     room: u64,
     /// Bytes of `room` that are taken from the budget.
     taken: u64,
-    /// Whether the file has its final size, so that new text replaces the oldest.
+    /// Whether the file has its final size. If so, new text replaces the oldest text.
     is_full: bool,
-    /// The text that is kept, as offsets in the whole text.
+    /// The start of the stored text, as an offset in the whole text.
     start: u64,
     end: u64,
-    /// The reason why no text can be kept.
+    /// The reason why no text can be stored.
     failure: Option<io::Error>,
 }
 
 impl Ring {
-    /// Makes an empty text, of which at most the last `limit` bytes are kept.
+    /// Makes an empty text. At most its last `limit` bytes are stored.
     pub(crate) fn new(folder: PathBuf, budget: Arc<Budget>, limit: u64) -> Self {
         Self {
             folder,
@@ -74,7 +74,7 @@ impl Ring {
         }
     }
 
-    /// Returns the offset of the first byte that is kept.
+    /// Returns the offset of the first stored byte.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
@@ -84,12 +84,12 @@ impl Ring {
         self.end
     }
 
-    /// Returns the reason why no text is kept, if there is one.
+    /// Returns the reason why no text is stored, if there is one.
     pub(crate) fn failure(&self) -> Option<&io::Error> {
         self.failure.as_ref()
     }
 
-    /// Adds text. Where there is no room, the oldest text makes some.
+    /// Adds text. If there is not enough space, the new text replaces the oldest text.
     pub(crate) fn push(&mut self, text: &str) {
         let mut left = text.as_bytes();
         while !left.is_empty() && self.failure.is_none() {
@@ -133,13 +133,13 @@ impl Ring {
         Ok(length)
     }
 
-    /// Reads the text from `offset`, or from the first kept byte after it. Returns the offset where
-    /// the text starts, and at most `most` bytes, but at least one character. The text ends with a
-    /// line if it can, and never inside of a character.
+    /// Reads the text from `offset`, or from the first stored byte after `offset`. Returns the
+    /// offset at which the text starts, and at most `most` bytes, but at least one character. The
+    /// text ends at the end of a line if possible, and always at the end of a character.
     ///
     /// # Errors
     ///
-    /// The file can't be read.
+    /// Returns an error if the file can't be read.
     pub(crate) fn read(&self, offset: u64, most: usize) -> io::Result<(u64, String)> {
         let start = offset.clamp(self.start, self.end);
         let left = usize::try_from(self.end - start).unwrap_or(usize::MAX);
@@ -154,7 +154,7 @@ impl Ring {
             file.read_exact_at(tail, 0)?;
         }
 
-        // After the oldest text was replaced, a part of a character may be left.
+        // New text may have replaced a part of the first character.
         let skipped = bytes.iter().take(4).take_while(|byte| is_continuation(**byte)).count();
         let reaches_end = start + (length as u64) == self.end;
         let mut end = length;
@@ -200,7 +200,7 @@ fn create_nameless(folder: &std::path::Path) -> io::Result<File> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let folder = PrivateFolder::make(folder)?;
     let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    // A process of the same ID may have ended before it removed the name.
+    // A process with the same ID may have ended before it removed the name.
     let _ = folder.remove(&name);
     let file = folder.updated(&name)?;
     folder.remove(&name)?;

@@ -1,4 +1,4 @@
-//! Finds which job of a session listens at a port of the session's loopback.
+//! Finds the job of a session that listens at a port of the session's loopback interface.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ const LISTENS: &str = "0A";
 /// Most bytes of a line of that list.
 const MAX_LINE: u64 = 512;
 
-/// Most sockets that listen at one port, which programs may share.
+/// Most sockets that listen at one port. Programs may share a port.
 const MAX_SHARED: usize = 256;
 
 impl SessionJobs {
@@ -75,7 +75,7 @@ impl JobServers for Servers {
     }
 }
 
-/// Returns the IDs of the session's jobs that run, each with its process.
+/// Returns the IDs of the session's running jobs, each with its process.
 fn running_jobs(session: &SessionInner) -> Vec<(String, i32)> {
     let mut running = Vec::new();
     for job in session.jobs().iter().filter(|job| !job.has_ended()) {
@@ -114,14 +114,14 @@ fn listeners(list: File, port: u16, until: Instant) -> Result<Vec<(IpAddr, u64)>
     Ok(listeners)
 }
 
-/// Replaces `line` with the next line. Returns its bytes, 0 at the end.
+/// Replaces `line` with the next line. Returns the number of its bytes, or 0 at the end.
 fn read_line(list: &mut BufReader<File>, line: &mut String) -> Result<usize, NoJobServer> {
     line.clear();
     let read = list.by_ref().take(MAX_LINE).read_line(line);
     read.map_err(|error| NoJobServer::Failed(error.to_string()))
 }
 
-/// Parses an address of the kernel's list: the words of the address and the port, in hexadecimal
+/// Parses an address in the kernel's list. The words of the address and the port are in hexadecimal
 /// digits.
 fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
     let (address, port) = text.split_once(':')?;
@@ -145,8 +145,8 @@ fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
     Some((address, port))
 }
 
-/// Checks whether a socket that is bound to an address may accept connections to another one. A
-/// socket of version 6 may accept those of version 4.
+/// Checks whether a socket that is bound to an address may accept connections to another address.
+/// An IPv6 socket may accept connections to an IPv4 address.
 fn accepts(bound: IpAddr, address: IpAddr) -> bool {
     match address {
         IpAddr::V4(_) => bound.to_canonical() == address || bound.to_canonical().is_unspecified(),
@@ -154,7 +154,8 @@ fn accepts(bound: IpAddr, address: IpAddr) -> bool {
     }
 }
 
-/// Finds the job that has one of the sockets. Returns `None` unless jobs have all of them.
+/// Finds the job that owns the sockets. Returns `None` if a process that isn't a job owns one of
+/// them.
 fn find_owner(
     running: &[(String, i32)],
     mut sockets: HashSet<u64>,

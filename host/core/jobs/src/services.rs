@@ -1,5 +1,5 @@
-//! Programs of plugins that outlive a call, by session: which call may take which program, how many
-//! programs there are, and when they end. This module starts no program itself.
+//! Programs of plugins that outlive a call, by session: the programs that a call may use, their
+//! number, and their ends. This module starts no programs.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,11 +16,11 @@ const MAX_SERVICES: usize = 32;
 /// How long a service runs without a connection.
 const IDLE: Duration = Duration::from_mins(10);
 
-/// The services of a host. They end with it.
+/// The services of a host. The services end with the host.
 #[derive(Debug)]
 pub struct Services(Arc<Shared>);
 
-/// The services of one session. They end when the last clone is dropped.
+/// The services of one session. The services end when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct SessionServices(Arc<SessionInner>);
 
@@ -83,8 +83,8 @@ impl Services {
         Self(Arc::new(Shared { idle, table: Mutex::default(), changed: Condvar::new() }))
     }
 
-    /// Returns the services of a session. The session holds them, and nobody else makes them for
-    /// its name.
+    /// Returns the services of a session. The session owns them. No other caller may make services
+    /// for the name of the session.
     pub fn session(&self, session: &Arc<str>) -> SessionServices {
         let session = Arc::clone(session);
         let shared = Arc::clone(&self.0);
@@ -111,8 +111,8 @@ impl Shared {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the services whose names `is_ended` accepts, and returns how many. A service that a
-    /// connection has ends with the connection.
+    /// Ends the services whose names `is_ended` accepts, and returns their number. A service that a
+    /// connection uses ends with the connection.
     fn end(&self, is_ended: impl Fn(&Name) -> bool) -> usize {
         let mut table = self.lock();
         let ended: Vec<(Name, Service)> =
@@ -122,8 +122,8 @@ impl Shared {
         ended.len()
     }
 
-    /// Makes the service of a connection idle. Ends its program if the service was stopped, or if
-    /// its session has ended.
+    /// Makes the service of a connection idle. Ends the program if the service was stopped, or if
+    /// the session has ended.
     fn keep(self: &Arc<Self>, name: &Name, number: u64, program: ServiceProgram) {
         let mut table = self.lock();
         match table.services.get_mut(name) {
@@ -151,7 +151,7 @@ impl Shared {
         }
     }
 
-    /// Ends idle services, until there are none.
+    /// Ends idle services until no idle services remain.
     fn end_idle(&self) {
         let mut table = self.lock();
         loop {
@@ -185,7 +185,7 @@ impl Service {
         matches!(self.state, State::Taken(taken) if taken == number)
     }
 
-    /// Returns the time at which the service ends, or `None` if a connection has it.
+    /// Returns the time at which the service ends, or `None` if a connection uses the service.
     fn end(&self, idle: Duration) -> Option<Instant> {
         match self.state {
             State::Idle { since, .. } => Some(since + idle),
@@ -203,7 +203,7 @@ impl ServiceKeeper for SessionServices {
         if table.has_ended {
             return Err(ServicePlaceError::Ended);
         }
-        // A program with the same rights is used again; with others, it ends.
+        // A program with the same rights is reused. A program with other rights ends.
         let mut program = None;
         let mut ended = None;
         match table.services.remove(&key) {

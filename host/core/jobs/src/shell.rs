@@ -1,4 +1,4 @@
-//! Hands the directory and exported variables of a command on to the next command of its session.
+//! Passes the directory and exported variables of a command on to the next command of its session.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,12 +7,13 @@ use toolhold_contract::text::{cut, neutral_line};
 use toolhold_redaction::{self as redaction, Keys};
 use toolhold_shell_commands::{CarriedChanges, CommandStart, ShellState};
 
-/// The state of a session's commands. Clones are the same state.
+/// The state of a session's commands. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct SessionShell(Arc<Mutex<ShellState>>);
 
 impl SessionShell {
-    /// Returns the current state, with which the commands of a call start. The gates read it.
+    /// Returns the current state, with which the commands of a call start. The gates read this
+    /// state.
     pub fn begin(&self) -> CallShell {
         let began = self.state().clone();
         CallShell { session: self.clone(), began, notices: Mutex::default() }

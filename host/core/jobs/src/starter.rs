@@ -1,4 +1,4 @@
-//! Starts the one job that a call may start, and ends it unless the call keeps it.
+//! Starts the one job that a call may start. Ends the job unless the call keeps it.
 
 use std::fmt;
 use std::io;
@@ -15,12 +15,12 @@ use toolhold_contract::{
 use crate::job::{Job, JobAbout, JobOutput};
 use crate::jobs::{SessionInner, SessionJobs};
 
-/// A function that runs on the job's thread when its command has ended. It returns notices for the
-/// reader of the output.
+/// A function that runs on the job's thread after the command has ended. The function returns
+/// notices for the reader of the output.
 pub type Finisher = Box<dyn FnOnce(&JobEnd) -> Vec<String> + Send>;
 
-/// The right of a call to start one job. If it is dropped before [`keep`](Self::keep), the job
-/// ends.
+/// The right of a call to start one job. Dropping this value ends the job unless
+/// [`keep`](Self::keep) was called.
 pub struct JobStart {
     session: Arc<SessionInner>,
     about: JobAbout,
@@ -64,12 +64,12 @@ impl JobStart {
         }
     }
 
-    /// Ends the job unless it was kept: then nobody has its ID.
+    /// Ends the job unless it was kept. Without [`keep`](Self::keep), nobody has the job's ID.
     pub fn abandon(&self) {
         let mut state = self.state();
         if let State::Started { job, is_kept: false, .. } = &*state {
             job.cancel.cancel();
-            // This drops the sender, so the job's thread no longer waits for a finisher.
+            // This drops the sender, so the job's thread stops waiting for a finisher.
             *state = State::Failed;
         }
     }
@@ -109,7 +109,7 @@ struct JobSlot {
     session: Arc<SessionInner>,
     job: Arc<Job>,
     end: Instant,
-    /// The receiver for the job's thread; `None` once the job runs.
+    /// The receiver for the job's thread. `None` once the job runs.
     finisher: Option<Receiver<Finisher>>,
 }
 

@@ -1,5 +1,5 @@
-//! Answers the requests of an upstream server to its client, such as an elicitation, and takes its
-//! progress notifications.
+//! Answers the requests of an upstream server to its client, such as elicitations. Receives the
+//! server's progress notifications.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use crate::inquiries::RunningCalls;
 /// Most bytes of a progress message.
 const MAX_PROGRESS: usize = 1024;
 
-/// The events of the running calls, by the tokens of their progress.
+/// The event receivers of the running calls, by progress token.
 #[derive(Clone, Default)]
 pub(crate) struct Watchers(Arc<Mutex<HashMap<ProgressToken, Arc<dyn Events>>>>);
 
@@ -32,7 +32,7 @@ impl Watchers {
     }
 }
 
-/// Passes progress on until it is dropped.
+/// Passes on progress until this guard is dropped.
 pub(crate) struct WatcherGuard {
     watchers: Watchers,
     token: ProgressToken,
@@ -44,19 +44,20 @@ impl Drop for WatcherGuard {
     }
 }
 
-/// The client of one connection. The client may pass questions on to the person, and answers a
-/// ping. Other requests of the server are refused.
+/// The client of one connection. The client may pass elicitations on to the person, and answers
+/// pings. The client refuses all other requests of the server.
 #[derive(Clone, Default)]
 pub(crate) struct Client {
     /// The receivers of progress.
     pub(crate) watchers: Watchers,
-    /// The calls whose server may ask.
+    /// The running calls whose server may send elicitations.
     pub(crate) running: RunningCalls,
-    /// Whether the client declares that the server may ask.
+    /// Whether the client declares that it supports elicitations.
     pub(crate) asks: bool,
-    /// Whether the server said that its tools changed.
+    /// Whether the server announced that its tools changed.
     pub(crate) changed: Arc<AtomicBool>,
-    /// Whether a server without a handshake was asked to announce changes, and may still do so.
+    /// Whether a server without a handshake was asked to announce changes, and may still announce
+    /// them.
     pub(crate) listening: Arc<AtomicBool>,
 }
 

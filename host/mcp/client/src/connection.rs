@@ -1,5 +1,5 @@
-//! The session with one running upstream server: handshake, lists, calls with their unknown content
-//! left out, and its end.
+//! The session with one running upstream server: handshake, lists, calls and end. Unknown content
+//! of calls is left out.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -36,10 +36,10 @@ use crate::pipe::Pipe;
 use crate::program_end::{describe_end, last_words};
 use crate::reason::Reason;
 
-/// Time for a server that was told to end.
+/// Time for a server to end after it was asked to.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Time for a server to say that it announces changes.
+/// Time for a server to confirm that it announces changes.
 const LISTEN: Duration = Duration::from_secs(2);
 
 /// Most pages of a list.
@@ -48,7 +48,7 @@ pub(crate) const MAX_PAGES: usize = 64;
 /// How the session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Era {
-    /// The revisions that the server speaks aren't known: the server is asked.
+    /// The protocol revisions of the server aren't known, so the server is asked.
     Unknown,
     /// The server speaks only the revisions with a handshake.
     Handshake,
@@ -75,7 +75,7 @@ impl Era {
     }
 }
 
-/// The process of a server, which ends with its owner.
+/// The process of a server. The process ends when this value is dropped.
 struct Process(Option<Child>);
 
 /// The end of a program that ended by itself.
@@ -87,7 +87,7 @@ struct ProgramEnd {
 }
 
 impl Process {
-    /// Ends the program. Returns its end if it ended by itself before it served.
+    /// Ends the program. Returns a description if the program ended by itself before it served.
     async fn into_end(mut self, launch: &Arc<Launch>, ended: &ConnectionEnd) -> Option<ProgramEnd> {
         let mut child = self.0.take()?;
         let launch = Arc::clone(launch);
@@ -117,14 +117,14 @@ impl Drop for Process {
 }
 
 fn end_program(mut child: Child) {
-    // Its standard input is closed by now, so the program can end by itself.
+    // The standard input is already closed, so the program can end by itself.
     child.wait_for_output(Some(Instant::now() + GRACE), &mut |_, _| {});
     child.end(Ending::Cancelled);
 }
 
 /// A session with a running server.
 pub(crate) struct Connection {
-    // Dropped first, which closes the pipes.
+    // This field is dropped first, which closes the pipes.
     service: RunningService<RoleClient, Client>,
     process: Process,
     client: Client,
@@ -164,12 +164,12 @@ impl Connection {
         }
     }
 
-    /// Asks a server at a URL for its tools, without a login. Returns the server's words about the
-    /// authorization that it needs for that. Returns `None` if it needs none.
+    /// Asks a server at a URL for its tools without a login. Returns the server's text about the
+    /// authorization that this needs. Returns `None` if authorization isn't needed.
     ///
     /// # Errors
     ///
-    /// The reason why the server can't be asked, for people.
+    /// Returns the reason why the server can't be asked, as a text for people.
     pub(crate) async fn challenge(launch: &Arc<Launch>) -> Result<Option<String>, LaunchError> {
         let Some(address) = launch.address(&Secrets::default())? else { return Ok(None) };
         let ended = Arc::new(ConnectionEnd::default());
@@ -178,13 +178,13 @@ impl Connection {
         let session_end = Arc::clone(&ended);
         let session = Self::begin(http, process, launch, Era::Unknown, session_end, false).await;
         if let Ok(connection) = session {
-            // Only its refusal is of interest.
+            // Only the server's refusal matters here.
             let _ = connection.tools().await;
         }
         Ok(ended.challenge().map(str::to_owned))
     }
 
-    /// Begins the session. With `asks`, the server may ask the user.
+    /// Starts the session. `asks` means that the server may send elicitations to the user.
     async fn begin<T: Transport<RoleClient> + 'static>(
         transport: T,
         process: Process,
@@ -214,8 +214,9 @@ impl Connection {
         }
     }
 
-    /// Ends the server, or the session with it. Blocks for a moment: the sandbox cleans up its own
-    /// files in granted directories, and a server at a URL gets a message.
+    /// Ends the server, or the session with a server at a URL. Blocks for a moment, because the
+    /// sandbox removes its own files from granted directories, and because a server at a URL gets a
+    /// message.
     pub(crate) fn end(self) {
         let Self { mut service, mut process, .. } = self;
         if let Some(mut child) = process.0.take() {
@@ -239,7 +240,8 @@ impl Connection {
         self.service.peer()
     }
 
-    /// Returns the reason why the session can't be used any more. Returns `None` if it can be used.
+    /// Returns the reason why the session can't be used any more. Returns `None` if the session can
+    /// be used.
     pub(crate) fn ended(&self) -> Option<Reason> {
         let is_over = self.service.is_closed() || self.peer().is_transport_closed();
         let reason = match self.ended.reason() {
@@ -256,9 +258,9 @@ impl Connection {
         self.ended.is_forgotten()
     }
 
-    /// Asks a server without a handshake to announce changed tools, unless it does already. A
-    /// server with a handshake announces them anyway. A list that is fetched afterwards can't miss
-    /// a change.
+    /// Asks a server without a handshake to announce changed tools, unless it already does. A
+    /// server with a handshake always announces them. A list that is fetched after this call can't
+    /// miss a change.
     async fn listen(&self) {
         let Some(info) = self.peer().peer_info() else { return };
         let list_changed = info.capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
@@ -266,7 +268,7 @@ impl Connection {
         if list_changed != Some(true) || has_handshake {
             return;
         }
-        // A server that refuses, or doesn't answer, isn't asked again.
+        // A server that refuses or doesn't answer isn't asked again.
         let was_listening = self.client.listening.swap(true, Ordering::Relaxed);
         if was_listening {
             return;
@@ -279,7 +281,8 @@ impl Connection {
             while let Ok(Some(_)) = subscription.next().await {
                 client.changed.store(true, Ordering::Relaxed);
             }
-            // Changes aren't announced from now on: the next call asks again, and lists the tools.
+            // Changes aren't announced from now on, so the next call asks again and lists the
+            // tools.
             client.listening.store(false, Ordering::Relaxed);
             client.changed.store(true, Ordering::Relaxed);
         });
@@ -325,14 +328,14 @@ impl Connection {
             let tools_before = listed.tools.len();
             let next = self.add_page(page, &mut listed).await?;
 
-            // A server that begins its list again brings the same tools under another cursor.
+            // A server that starts its list again sends the same tools with another cursor.
             let names_before = names.len();
             names.extend(listed.tools[tools_before..].iter().map(|tool| tool.name.clone()));
             if names.len() == names_before && listed.tools.len() > tools_before {
                 listed.tools.truncate(tools_before);
                 return Ok(listed);
             }
-            // Enough to say that there are too many.
+            // One tool above the limit is enough to report that there are too many.
             listed.tools.truncate(MAX_TOOLS + 1);
             listed.unreadable.truncate(MAX_TOOLS);
             if listed.tools.len() > MAX_TOOLS || !cursors.advance(next) {
@@ -353,7 +356,7 @@ impl Connection {
                 listed.tools.extend(page.tools);
                 return Ok(page.next_cursor);
             }
-            // A tool of the page isn't valid. The page is read again without a type.
+            // A tool on this page isn't valid, so the page is read again without a type.
             Err(ServiceError::UnexpectedResponse) => {}
             Err(error) => return Err(self.explain(&error)),
         }
@@ -369,7 +372,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The reason why there is no answer, for people.
+    /// Returns the reason why there is no answer, as a text for people.
     pub(crate) async fn call(&self, tool: &str, call: &Call) -> Result<CallToolResult, CallError> {
         let mut params = CallToolRequestParams::new(tool.to_owned());
         params.arguments = match &*call.arguments {
@@ -396,7 +399,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The reason why there is no answer, for people.
+    /// Returns the reason why there is no answer, as a text for people.
     pub(crate) async fn read(
         &self,
         uri: &str,
@@ -420,7 +423,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The reason why there is no answer, for people.
+    /// Returns the reason why there is no answer, as a text for people.
     pub(crate) async fn prompt(
         &self,
         params: &GetPromptRequestParams,
@@ -440,8 +443,8 @@ impl Connection {
         }
     }
 
-    /// Makes a request for a call. If the answer is that the server needs input, asks for it and
-    /// repeats the request.
+    /// Makes a request for a call. If the server answers that it needs input, this function asks
+    /// for the input and repeats the request.
     async fn request(
         &self,
         call: &Call,
@@ -488,7 +491,7 @@ impl Connection {
             Some(handle) => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
             None => Err(ServiceError::TransportClosed),
         };
-        // The call has its answer, so it isn't cancelled when `sent` is dropped.
+        // The call has its answer, so dropping `sent` must not cancel it.
         sent.0 = None;
 
         let is_unheard = self.ended.is_unheard(&id);
@@ -499,7 +502,7 @@ impl Connection {
                 let own = format!("error {}", error.code.0);
                 Err(CallError::Refused(Reason::said(own, &error.message)))
             }
-            // Over HTTP, each answer has a stream of its own: others go on.
+            // Over HTTP each answer has its own stream, so the other streams continue.
             Err(ServiceError::TransportClosed)
                 if self.process.0.is_none() && self.ended().is_none() =>
             {

@@ -1,5 +1,5 @@
-//! Parses the `text/event-stream` of an upstream server, each event bounded before anything parses
-//! it.
+//! Parses the `text/event-stream` of an upstream server. The size of each event is checked before
+//! the event is parsed.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 
 use crate::gate::{LimitError, MAX_MESSAGE};
 
-/// Most bytes of an event's ID, which the server gets back.
+/// Most bytes of an event's ID, which is sent back to the server.
 const MAX_ID: usize = 1024;
 
-/// The longest pause before a stream is opened again that a server can ask for, in milliseconds.
+/// The longest pause that a server can request before a stream is opened again, in milliseconds.
 const MAX_PAUSE: u64 = 60_000;
 
 /// The events that a task reads.
@@ -34,9 +34,10 @@ type Event = (Sse, Option<Vec<u8>>);
 #[derive(Default)]
 pub(crate) struct Parser {
     line: Vec<u8>,
-    /// Whether the last byte was a carriage return. A line feed after it ends the same line.
+    /// Whether the last byte was a carriage return. A line feed after a carriage return ends the
+    /// same line.
     after_return: bool,
-    /// Whether the first line was read. A byte order mark may be before it.
+    /// Whether the first line was read. A byte order mark may come before the first line.
     has_read_line: bool,
     event: Sse,
     data: Vec<u8>,
@@ -44,11 +45,11 @@ pub(crate) struct Parser {
 }
 
 impl Parser {
-    /// Parses a piece. Returns the events that end in the piece: their fields, and their data.
+    /// Parses a piece. Returns the fields and the data of each event that ends in the piece.
     ///
     /// # Errors
     ///
-    /// An event is too large.
+    /// Returns an error if an event is too large.
     pub(crate) fn take(&mut self, piece: &[u8]) -> Result<Vec<Event>, LimitError> {
         let mut events = Vec::new();
         let mut rest = piece;
@@ -85,7 +86,7 @@ impl Parser {
         None
     }
 
-    /// Takes the event that an empty line ends. Returns `None` if the event has no fields.
+    /// Returns the event that an empty line ends. Returns `None` if the event has no fields.
     fn end_event(&mut self) -> Option<Event> {
         let event = std::mem::take(&mut self.event);
         let data = std::mem::take(&mut self.data);

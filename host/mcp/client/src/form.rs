@@ -1,5 +1,5 @@
-//! Checks the forms of an upstream server's elicitations: what they may ask, and whether an answer
-//! fits.
+//! Checks the forms of an upstream server's elicitations: the fields that they may have, and
+//! whether an answer is valid.
 
 use rmcp::model::ElicitationSchema;
 use serde_json::{Map, Value};
@@ -52,7 +52,7 @@ const SECRETS: [&str; 21] = [
 /// Letters of the words that ask for a secret even in parts, as in `P a s s w o r d`.
 const LONG: usize = 8;
 
-/// Words of a description that tell a person to enter something, and words that forbid it.
+/// Words that ask a person to enter a value, and words that forbid it.
 const ENTER: [&str; 6] = ["enter", "give", "input", "paste", "provide", "type"];
 const NEVER: [&str; 6] = ["don", "never", "no", "not", "nothing", "without"];
 
@@ -65,7 +65,7 @@ const SECRET_PAIRS: [(&str, &str); 5] = [
     ("recovery", "code"),
 ];
 
-/// A fault of a form that keeps it from being shown.
+/// A fault of a form. A form with a fault isn't shown.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FormError {
     #[error(transparent)]
@@ -88,11 +88,12 @@ pub(crate) enum FormError {
     Choice,
 }
 
-/// Checks a form, and returns it with neutral texts. The type of the schema limits its content.
+/// Checks a form, and returns it with neutral texts. The type of the schema limits the form's
+/// content.
 ///
 /// # Errors
 ///
-/// The form must not be shown to a person.
+/// Returns an error if the form must not be shown to a person.
 pub(crate) fn check_form(schema: &ElicitationSchema) -> Result<Value, FormError> {
     let schema = serde_json::to_value(schema)?;
     let size = schema.to_string().len();
@@ -150,7 +151,7 @@ fn is_of_field_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "_-.".contains(letter)
 }
 
-/// Checks the choices of a field, wherever its schema has them.
+/// Checks the choices of a field in all parts of its schema.
 fn check_choices(field: &mut Value) -> Result<(), FormError> {
     for list in ["enum", "oneOf", "anyOf", "enumNames"] {
         let Some(choices) = field.get_mut(list).and_then(Value::as_array_mut) else { continue };
@@ -163,7 +164,7 @@ fn check_choices(field: &mut Value) -> Result<(), FormError> {
             if list == "enumNames" {
                 *value = neutral_line(cut(text, MAX_TEXT)).into();
             } else if text.len() > MAX_TEXT || neutral_line(text) != text {
-                // The answer is the choice itself, so the choice can't be changed.
+                // The choice itself is sent as the answer, so the choice can't be changed.
                 return Err(FormError::Choice);
             }
             if let Some(title) = choice.get("title").and_then(Value::as_str) {
@@ -188,8 +189,8 @@ fn asks_for_secret(text: &str) -> bool {
     long_secrets.any(|secret| letters.contains(secret))
 }
 
-/// Checks whether a sentence of a description tells a person to enter a secret, and doesn't forbid
-/// it.
+/// Checks whether a sentence of a description asks a person to enter a secret. A sentence that
+/// forbids it doesn't match.
 fn tells_to_enter_secret(text: &str) -> bool {
     text.split(['.', '!', '?', ';', '\n']).any(sentence_tells_to_enter_secret)
 }
@@ -211,7 +212,7 @@ fn names_secret(words: &[String]) -> bool {
     has_word || pairs.any(|pair| SECRET_PAIRS.contains(&pair))
 }
 
-/// Splits a text into its words in small letters, also `camelCase` and `snake_case`.
+/// Splits a text into its words in lower case. Also splits `camelCase` and `snake_case`.
 fn split_words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
@@ -241,7 +242,7 @@ pub(crate) enum AnswerError {
     /// The form isn't a schema that answers can be checked with.
     #[error(transparent)]
     Form(#[from] InvalidSchemaError),
-    /// A value doesn't fit its field.
+    /// A value isn't valid for its field.
     #[error("{0}")]
     Value(String),
     #[error("`{name}` doesn't have the format `{format}`")]
@@ -278,8 +279,7 @@ pub(crate) fn check_answer(form: &Value, answer: &Map<String, Value>) -> Result<
     Ok(())
 }
 
-/// Checks whether a text looks like its format. Only the server can check whether an address
-/// exists.
+/// Checks whether a text has its format. Only the server can check whether an address exists.
 fn has_format(text: &str, format: &str) -> bool {
     let has_no_space = !text.contains(|letter: char| letter.is_whitespace() || letter.is_control());
     match format {

@@ -1,5 +1,5 @@
-//! Refuses messages of an upstream server that are too large or too many, and answers that nobody
-//! asked for.
+//! Refuses messages of an upstream server that are too large or too frequent. Also refuses answers
+//! that match no request.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -17,7 +17,7 @@ use toolhold_net::{Echoes, SecretValue};
 /// Most bytes of one message.
 pub(crate) const MAX_MESSAGE: usize = 8 << 20;
 
-/// Most values in one message: each takes many times its bytes in memory.
+/// Most values in one message. A value takes many times its bytes in memory.
 pub(crate) const MAX_VALUES: usize = 100_000;
 
 /// Messages from here on are parsed on a thread for blocking work.
@@ -26,29 +26,30 @@ pub(crate) const LARGE: usize = 64 * 1024;
 /// Most events in one second.
 pub(crate) const MAX_EVENTS: u32 = 5000;
 
-/// Most streams that are opened again in [`STREAMS_TIME`].
+/// Most streams that are opened again within [`STREAMS_TIME`].
 pub(crate) const MAX_STREAMS: u32 = 30;
 pub(crate) const STREAMS_TIME: Duration = Duration::from_secs(10);
 
 /// Most pieces of lines in one second.
 pub(crate) const MAX_PIECES: u32 = 10_000;
 
-/// Most messages in one second that answer no request.
+/// Most messages in one second that don't answer a request.
 const MAX_UNASKED: u32 = 500;
 
 /// Time for the last words of a server that has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Bytes of a server's standard error that are shown: the last ones.
+/// Bytes of a server's standard error that are shown. These are the last bytes.
 const MAX_COMPLAINT: usize = 2 * 1024;
 
-/// Bytes that are kept before these, so that a secret isn't cut in two before it is looked for.
+/// Bytes that are stored before the shown bytes. Without them, a secret could be cut in two before
+/// secrets are searched for.
 const BEFORE_COMPLAINT: usize = 16 * 1024;
 
 /// The cause of a connection's end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EndError {
-    /// A program has closed its pipes.
+    /// The program has closed its pipes.
     #[error("it ended")]
     Ended,
     #[error("it no longer knows the session")]
@@ -86,7 +87,7 @@ pub(crate) enum LimitError {
     Streams,
 }
 
-/// Why a connection ended, the last words of the server, and the secrets that it knows.
+/// The reason for the end of a connection, the last text from the server, and the server's secrets.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionEnd {
     reason: OnceLock<EndError>,
@@ -99,7 +100,7 @@ pub(crate) struct ConnectionEnd {
     known: RwLock<KnownSecrets>,
 }
 
-/// The secrets that a server knows, by their names, and their finder.
+/// The secrets of a server by name, and their finder.
 #[derive(Debug, Default)]
 struct KnownSecrets {
     secrets: Vec<(String, Arc<SecretValue>)>,
@@ -124,29 +125,29 @@ impl ConnectionEnd {
         self.over.cancel();
     }
 
-    /// Returns the reason of the end. Returns `None` if no end is known.
+    /// Returns the reason for the end. Returns `None` if there is no known reason.
     pub(crate) fn reason(&self) -> Option<&EndError> {
         self.reason.get()
     }
 
-    /// Notes that the server refused a request because it needs an authorization. `challenge` is
-    /// the header about this authorization. A later header is ignored.
+    /// Records that the server refused a request because the request needs authorization.
+    /// `challenge` is the header about this authorization. Later headers are ignored.
     pub(crate) fn refused(&self, challenge: Option<String>) {
         let _ = self.challenge.set(challenge);
     }
 
-    /// Checks whether the server refused a request because it needs an authorization.
+    /// Checks whether the server refused a request because the request needs authorization.
     pub(crate) fn is_refused(&self) -> bool {
         self.challenge.get().is_some()
     }
 
-    /// Returns the authorization that the server needs, in its own words.
+    /// Returns the server's header about the authorization that it needs.
     pub(crate) fn challenge(&self) -> Option<&str> {
         self.challenge.get()?.as_deref()
     }
 
-    /// Notes that the session ended because the server doesn't know it any more. The server
-    /// answered so to `request`, and didn't look at this request.
+    /// Records that the session ended because the server no longer knows it. The server answered
+    /// `request` with this error and didn't process the request.
     pub(crate) fn forgotten(&self, request: Option<&RequestId>) {
         if let Some(id) = request {
             self.unheard.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
@@ -155,27 +156,28 @@ impl ConnectionEnd {
         self.set(EndError::Forgotten);
     }
 
-    /// Checks whether the session ended because the server doesn't know it any more.
+    /// Checks whether the session ended because the server no longer knows it.
     pub(crate) fn is_forgotten(&self) -> bool {
         self.forgot.get().is_some()
     }
 
-    /// Checks whether the server didn't look at a request, since it didn't know the session.
+    /// Checks whether the server didn't process a request because it didn't know the session.
     pub(crate) fn is_unheard(&self, request: &RequestId) -> bool {
         self.unheard.lock().unwrap_or_else(PoisonError::into_inner).contains(request)
     }
 
-    /// Waits until there is a reason.
+    /// Waits until there is a reason for the end.
     pub(crate) async fn over(&self) {
         self.over.cancelled().await;
     }
 
-    /// Notes that the server has closed its standard error.
+    /// Records that the server has closed its standard error.
     pub(crate) fn said_all(&self) {
         self.said_all.notify_one();
     }
 
-    /// Waits for the last words of a server that has ended, but not for one that goes on.
+    /// Waits for the last text from a server that has ended. Doesn't wait for a server that is
+    /// running.
     pub(crate) async fn wait_for_complaint(&self) {
         let _ = tokio::time::timeout(LAST_WORDS, self.said_all.notified()).await;
     }
@@ -209,8 +211,8 @@ impl ConnectionEnd {
 pub(crate) struct Pending(Arc<Mutex<HashSet<RequestId>>>);
 
 impl Pending {
-    /// Notes a message to the server: a request waits from now on, and a cancelled request doesn't
-    /// wait any more.
+    /// Records a message to the server. A request becomes pending. A cancelled request is no longer
+    /// pending.
     pub(crate) fn sent(&self, message: &ClientJsonRpcMessage) {
         match message {
             ClientJsonRpcMessage::Request(request) => self.add(request.id.clone()),
@@ -231,8 +233,8 @@ impl Pending {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
     }
 
-    /// Removes a request. Returns whether the request waited; the second answer to a request isn't
-    /// an answer.
+    /// Removes a request. Returns whether the request was pending. A second answer to the same
+    /// request is refused.
     fn take(&self, id: &RequestId) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
     }
@@ -242,7 +244,7 @@ impl Pending {
     }
 }
 
-/// Counts events in a window of time, and detects when there are too many.
+/// Counts events in a time window, and detects when there are too many.
 #[derive(Debug)]
 pub(crate) struct Rate {
     limit: u32,
@@ -257,7 +259,7 @@ impl Rate {
         Self { limit, window, count: 0, since: Instant::now() }
     }
 
-    /// Counts an event. Returns whether it is within the limit.
+    /// Counts an event. Returns whether the number of events is within the limit.
     pub(crate) fn count(&mut self) -> bool {
         if self.since.elapsed() > self.window {
             self.since = Instant::now();
@@ -268,7 +270,7 @@ impl Rate {
     }
 }
 
-/// Lets only messages through that a server may send now.
+/// Passes on only messages that a server may send now.
 #[derive(Debug)]
 pub(crate) struct MessageLimits {
     pending: Pending,
@@ -281,18 +283,18 @@ impl MessageLimits {
         Self { pending, unasked: Rate::new(MAX_UNASKED, Duration::from_secs(1)) }
     }
 
-    /// Checks whether a message is passed on, and counts a message that answers no request.
+    /// Checks whether a message is passed on. Counts messages that answer no request.
     ///
     /// # Errors
     ///
-    /// The server sent too many messages that answer no request.
+    /// Returns an error if the server sent too many messages that answer no request.
     pub(crate) fn admit(&mut self, message: &ServerJsonRpcMessage) -> Result<bool, LimitError> {
         let answers_a_request = match message {
             ServerJsonRpcMessage::Response(response) => self.pending.take(&response.id),
             ServerJsonRpcMessage::Error(error) => match &error.id {
                 Some(id) => self.pending.take(id),
-                // The server couldn't read the ID of the request that it answers. So there must be
-                // a request that waits.
+                // The server couldn't read the ID of the request, so the answer is valid only if a
+                // request is pending.
                 None => !self.pending.is_empty(),
             },
             ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => false,
@@ -321,11 +323,11 @@ impl MessageLimits {
     }
 }
 
-/// Checks a message before anything parses it.
+/// Checks a message before the message is parsed.
 ///
 /// # Errors
 ///
-/// The message has too many values.
+/// Returns an error if the message has too many values.
 pub(crate) fn check(message: &[u8]) -> Result<(), LimitError> {
     if count_values(message) > MAX_VALUES { Err(LimitError::Values) } else { Ok(()) }
 }
@@ -343,7 +345,8 @@ fn parse_at_once(text: &[u8]) -> Option<ServerJsonRpcMessage> {
     serde_json::from_slice(text.trim_ascii()).ok()
 }
 
-/// Estimates the number of values in a JSON text without parsing it. The text doesn't have more.
+/// Estimates the number of values in a JSON text without parsing it. The estimate is an upper
+/// limit.
 fn count_values(json: &[u8]) -> usize {
     let mut count = 1;
     let mut in_text = false;

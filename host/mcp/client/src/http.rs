@@ -1,5 +1,5 @@
-//! Sends the requests to an upstream server at a URL, to its own origin alone, with bounded
-//! answers.
+//! Sends the requests to an upstream server at a URL. Requests go only to the server's own origin,
+//! and the size of answers is limited.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,22 +35,22 @@ use crate::gate::{
 };
 use crate::oauth::{OAuthError, Tokens};
 
-/// The purpose of the requests, in their records.
+/// The purpose of the requests in the audit log.
 const PURPOSE: &str = "mcp server";
 
 /// Most bytes of one stream of events.
 const MAX_STREAM: u64 = 64 << 20;
 
-/// How long a stream without a call may last, and be silent.
+/// The longest time for which a stream without a call may last and be silent.
 const LISTENING: Duration = Duration::from_secs(24 * 3600);
 
 /// Most bytes of a session's name.
 const MAX_SESSION: usize = 1024;
 
-/// Bytes of a server's words about the authorization that it needs.
+/// Most bytes of a server's header about the authorization that it needs.
 const MAX_CHALLENGE: usize = 2048;
 
-/// Bytes of the scopes in these words.
+/// Most bytes of the scopes in this header.
 const MAX_SCOPE: usize = 200;
 
 /// Most bytes of all scopes that are shown.
@@ -66,9 +66,9 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 pub(crate) struct ServerAddress {
     /// The way out.
     pub(crate) door: OutboundClient,
-    /// Its URL.
+    /// The URL of the server.
     pub(crate) url: Url,
-    /// The configured headers, with their secrets.
+    /// The configured headers, including secrets.
     pub(crate) headers: HeaderMap,
     /// The secret of the header `Authorization`.
     pub(crate) credential: Option<Credential>,
@@ -108,14 +108,14 @@ pub(crate) enum ScopeError {
     Brought(String),
     #[error("it needs the scope `{needed}`: write `{line}` into its `oauth` table, then {remedy}")]
     Missing { needed: String, line: String, remedy: String },
-    /// The line with all scopes is too long to be shown.
+    /// A line with all scopes would be too long.
     #[error(
         "it needs the scope `{needed}`: add it to `scopes` of its `oauth` table, then {remedy}"
     )]
     OneOfMany { needed: String, remedy: String },
 }
 
-// The connection shares the error, since it stores the error that ends it.
+// The error is shared, because the connection also stores the error that ends it.
 type Error = StreamableHttpError<Arc<HttpError>>;
 
 fn failed(error: impl Into<HttpError>) -> Error {
@@ -207,7 +207,7 @@ impl HttpClient {
         Box::pin(Events(events))
     }
 
-    /// Posts a message. Returns the message or the stream that answers it.
+    /// Posts a message. Returns the message or the stream that is the answer.
     async fn post(
         &self,
         message: ClientJsonRpcMessage,
@@ -255,7 +255,7 @@ impl HttpClient {
         self.take_answer(request, session.is_some(), answer, new_session).await
     }
 
-    /// Reads the answer to a request by its media type and status.
+    /// Reads the answer to a request according to its media type and status.
     async fn take_answer(
         &self,
         request: &JsonRpcRequest<ClientRequest>,
@@ -273,9 +273,10 @@ impl HttpClient {
                 let message = self.parse_answer(request, status, bytes).await?;
                 Ok(StreamableHttpPostResponse::Json(message, new_session))
             }
-            // The answer may come by the stream of the session.
+            // The answer may arrive on the stream of the session.
             _ if status == StatusCode::ACCEPTED => Ok(StreamableHttpPostResponse::Accepted),
-            // A server of an older revision, or something in front of it.
+            // The answer comes from a server with an older revision, or from a proxy in front of
+            // it.
             _ if status.is_client_error() && is_discovery(request) && !has_session => {
                 Ok(StreamableHttpPostResponse::Json(unknown_method(request, status), None))
             }
@@ -291,7 +292,8 @@ impl HttpClient {
         }
     }
 
-    /// Returns the scope that an answer says the tokens lack. Returns `None` for another answer.
+    /// Returns the scope that the tokens lack according to an answer. Returns `None` for other
+    /// answers.
     async fn missing_scope(&self, answer: &Response) -> Option<ScopeError> {
         let place = &self.0.place;
         let tokens = place.tokens.as_ref()?;
@@ -306,7 +308,7 @@ impl HttpClient {
         let scope = params.scope?;
         let needed = neutral_line(cut(&scope, MAX_SCOPE));
 
-        // Another login forgets the present scopes of the tokens, so the line has them too.
+        // Another login loses the current scopes of the tokens, so the line contains them too.
         let mut scopes = tokens.scopes().await;
         let present_count = scopes.len();
         for scope in needed.split(' ') {
@@ -339,8 +341,8 @@ impl HttpClient {
         Ok(self.0.ended.without_secrets(bytes))
     }
 
-    /// Parses the answer to a request. An error in the answer belongs to this request, even if it
-    /// has the ID of another request.
+    /// Parses the answer to a request. An error in the answer belongs to this request, even if the
+    /// error has the ID of another request.
     async fn parse_answer(
         &self,
         request: &JsonRpcRequest<ClientRequest>,
@@ -386,11 +388,11 @@ impl HttpClient {
 }
 
 impl Inner {
-    /// Reads the events of an answer, and sends them on.
+    /// Reads the events of an answer, and passes them on.
     ///
     /// # Errors
     ///
-    /// The reason why the whole connection has to end.
+    /// Returns the reason if the whole connection must end.
     async fn read_events(
         &self,
         mut answer: Response,
@@ -404,7 +406,7 @@ impl Inner {
                 Err(error @ OutboundError::TooLarge(..)) => {
                     return Err(EndError::Transport(Arc::new(HttpError::from(error))));
                 }
-                // The connection of one stream broke: other streams may go on.
+                // Only the connection of this stream broke, so other streams may continue.
                 Err(_) => return Ok(()),
             };
             for (mut event, data) in parser.take(&piece)? {
@@ -423,7 +425,8 @@ impl Inner {
     }
 }
 
-/// Returns the name of the session that an answer begins. Returns `None` if it begins no session.
+/// Returns the name of the session that an answer starts. Returns `None` if the answer starts no
+/// session.
 fn session_name(answer: &Response) -> Result<Option<String>, Error> {
     let Some(value) = answer.headers().get(SESSION) else { return Ok(None) };
     let name = value.to_str().unwrap_or_default();
@@ -434,8 +437,8 @@ fn session_name(answer: &Response) -> Result<Option<String>, Error> {
     Ok(Some(name.to_owned()))
 }
 
-/// Returns the header of an answer about the authorization that the server needs, within its limit.
-/// A header that names metadata takes precedence.
+/// Returns the header of an answer about the authorization that the server needs, up to its size
+/// limit. A header that names metadata takes precedence.
 fn challenge(headers: &HeaderMap) -> Option<String> {
     let values = headers.get_all(WWW_AUTHENTICATE);
     let with_metadata = values.iter().find(|value| names_metadata(value));
@@ -459,9 +462,8 @@ fn is_listening(message: &ClientJsonRpcMessage) -> bool {
     matches!(request.request, ClientRequest::SubscriptionsListenRequest(_))
 }
 
-/// Checks whether a refusal (400) is about the session and not about the request: the refusal names
-/// no request, or names a session. Some servers that forget their sessions answer so, although the
-/// protocol prescribes 404.
+/// Checks whether a refusal (400) is about the session. Such a refusal names no request, or names a
+/// session. Some servers refuse unknown sessions in this way, although the protocol requires 404.
 fn denies_session(body: &[u8]) -> bool {
     let Ok(body) = serde_json::from_slice::<Value>(body) else {
         return names_session(&String::from_utf8_lossy(&body[..body.len().min(REASON)]));
@@ -475,7 +477,7 @@ fn names_session(text: &str) -> bool {
     text.to_ascii_lowercase().contains("session")
 }
 
-/// Checks whether a request asks which revisions the server speaks.
+/// Checks whether a request asks for the revisions of the server.
 fn is_discovery(request: &JsonRpcRequest<ClientRequest>) -> bool {
     matches!(request.request, ClientRequest::DiscoverRequest(_))
 }
@@ -485,7 +487,7 @@ fn refusal(request: &JsonRpcRequest<ClientRequest>, why: String) -> ServerJsonRp
     ServerJsonRpcMessage::error(ErrorData::internal_error(why, None), Some(request.id.clone()))
 }
 
-/// Makes the answer of a server that doesn't know the question about its revisions.
+/// Makes the answer of a server that doesn't know the request for its revisions.
 fn unknown_method(
     request: &JsonRpcRequest<ClientRequest>,
     status: StatusCode,

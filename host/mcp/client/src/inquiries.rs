@@ -1,8 +1,8 @@
-//! Passes elicitations of an upstream server to the person, in the middle of one of its calls.
+//! Passes elicitations of an upstream server on to the person during one of the server's calls.
 //!
-//! Revisions with a handshake don't say to which call a question belongs. The question is put to
-//! the caller of the newest call. If calls of several sessions run, nobody is asked, since the
-//! question could be about the work of another session.
+//! In revisions with a handshake, an elicitation doesn't name its call. The caller of the newest
+//! call gets the elicitation. If calls of several sessions run, nobody is asked, because the
+//! elicitation could be about the work of another session.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +19,7 @@ use toolhold_core::{BoxFuture, Call, Inquirer, Inquiry, InquiryAnswer, Wanted};
 
 use crate::form::{self, FormError};
 
-/// Most questions of one call.
+/// Most elicitations of one call.
 pub(crate) const MAX_QUESTIONS: u32 = 8;
 
 /// Most bytes of what a question says.
@@ -51,14 +51,14 @@ pub(crate) enum QuestionError {
 #[derive(Clone, Default)]
 pub(crate) struct RunningCalls(Arc<Mutex<Vec<Arc<RunningCall>>>>);
 
-/// A call whose server may ask.
+/// A call whose server may send elicitations.
 pub(crate) struct RunningCall {
     /// The asker, for people.
     asker: String,
     session: Arc<str>,
     inquirer: Option<Arc<dyn Inquirer>>,
     question_count: AtomicU32,
-    /// Locked while a question is open, so that one question is asked at a time.
+    /// Locked while an elicitation is open, so that there is one elicitation at a time.
     question: tokio::sync::Mutex<()>,
 }
 
@@ -86,11 +86,11 @@ impl RunningCalls {
         RunningGuard { calls: self.clone(), running }
     }
 
-    /// Asks the caller of the call that a question may belong to.
+    /// Passes an elicitation on to the caller of the call to which it may belong.
     ///
     /// # Errors
     ///
-    /// The question can't be passed on, for the server.
+    /// Returns an error for the server if the elicitation can't be passed on.
     pub(crate) async fn ask(
         &self,
         params: ElicitRequestParams,
@@ -107,7 +107,7 @@ impl RunningCalls {
     }
 }
 
-/// Lets the server of a call ask until it is dropped.
+/// Allows the server of a call to send elicitations until this guard is dropped.
 pub(crate) struct RunningGuard {
     calls: RunningCalls,
     running: Arc<RunningCall>,
@@ -175,7 +175,8 @@ impl RunningCall {
         })
     }
 
-    /// Makes the result of an accepted question. `schema` is the form, if the question has one.
+    /// Makes the result of an accepted elicitation. `schema` is the form, if the elicitation has
+    /// one.
     fn accept(&self, schema: Option<&Value>, content: Map<String, Value>) -> ElicitResult {
         let result = ElicitResult::new(ElicitationAction::Accept);
         let Some(schema) = schema else { return result };
@@ -202,7 +203,7 @@ pub(crate) enum AddressError {
     UserName,
 }
 
-/// Checks an address that a person is shown, so that the address leads where it seems to lead.
+/// Checks an address that is shown to a person. The address must lead where it seems to lead.
 fn check_address(address: &str) -> Result<(), AddressError> {
     if address.len() > MAX_ADDRESS {
         return Err(AddressError::TooLong(address.len()));
@@ -242,7 +243,7 @@ impl WaitClock {
     }
 }
 
-/// Measures the wait of an open question until it is dropped.
+/// Measures the wait for an open elicitation until this value is dropped.
 struct OpenWait<'a>(&'a WaitClock);
 
 impl Drop for OpenWait<'_> {
@@ -254,7 +255,7 @@ impl Drop for OpenWait<'_> {
     }
 }
 
-/// An inquirer that measures how long it waits.
+/// An inquirer that measures its waiting time.
 pub(crate) struct MeasuringInquirer {
     pub(crate) inquirer: Arc<dyn Inquirer>,
     pub(crate) clock: Arc<WaitClock>,
@@ -263,7 +264,7 @@ pub(crate) struct MeasuringInquirer {
 impl Inquirer for MeasuringInquirer {
     fn inquire(&self, inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
         Box::pin(async move {
-            // A call asks one question at a time.
+            // A call has one elicitation at a time.
             self.clock.lock().open_since = Some(Instant::now());
             let _wait = OpenWait(&self.clock);
             self.inquirer.inquire(inquiry).await
@@ -271,7 +272,7 @@ impl Inquirer for MeasuringInquirer {
     }
 }
 
-/// Runs a future for at most `time`. The time that `clock` has measured doesn't count. Returns
+/// Runs a future for at most `time`. The waiting time that `clock` measures doesn't count. Returns
 /// `None` if the future takes longer.
 pub(crate) async fn within<T>(
     time: Duration,

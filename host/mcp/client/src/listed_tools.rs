@@ -1,5 +1,5 @@
-//! Reads the list of an upstream server's tools, also where one of them isn't as the protocol has
-//! it.
+//! Reads the list of an upstream server's tools, even if one of the tools doesn't match the
+//! protocol.
 
 use rmcp::model::Tool;
 use serde_json::{Value, json};

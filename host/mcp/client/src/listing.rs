@@ -15,7 +15,7 @@ pub(crate) struct Listing {
     pub(crate) templates: Vec<ResourceTemplate>,
 }
 
-/// Collects the pages of a list: as many entries as the limit, and one more.
+/// Collects the pages of a list, up to one entry more than the limit.
 macro_rules! pages {
     ($connection:ident, $list:ident, $field:ident) => {{
         let mut all = Vec::new();
@@ -39,11 +39,11 @@ macro_rules! pages {
 }
 
 impl Connection {
-    /// Lists the prompts and resources, if the server says that it has them.
+    /// Lists the prompts and resources, if the server declares that it has them.
     ///
     /// # Errors
     ///
-    /// The reason why a list can't be read, for people.
+    /// Returns the reason why a list can't be read, as a text for people.
     pub(crate) async fn listing(&self) -> Result<Listing, Reason> {
         let mut listing = Listing::default();
         let Some(info) = self.peer().peer_info() else { return Ok(listing) };

@@ -25,10 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Time for a browser to send its request.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 
-/// Most bytes of the beginning of such a request.
+/// Most bytes of the start of this request.
 const MAX_REQUEST: usize = 16 * 1024;
 
-/// The scope for which some authorization servers give out tokens to refresh others.
+/// The scope for refresh tokens. Some authorization servers require it.
 const OFFLINE: &str = "offline_access";
 
 /// The path that the browser comes back to.
@@ -37,7 +37,7 @@ const PATH: &str = "/callback";
 /// The page at which a person logs in.
 #[derive(Clone, Debug)]
 pub struct LoginPage {
-    /// The authorization server, as it names itself.
+    /// The authorization server's name for itself.
     pub issuer: String,
     /// The address for the browser.
     pub address: Url,
@@ -48,7 +48,7 @@ pub struct LoginPage {
 /// The reason why a login failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
-    /// The server, the authorization server or the person refused it.
+    /// The server, the authorization server or the person refused the login.
     #[error(transparent)]
     Host(#[from] HostError),
     /// The browser can't come back, or the page can't be shown.
@@ -137,8 +137,8 @@ pub async fn login(
     Ok(())
 }
 
-/// Returns the configured scopes, and with them the scope for refresh tokens if the authorization
-/// server knows it. Without configured scopes, the library selects the scopes.
+/// Returns the configured scopes. Adds the scope for refresh tokens if the authorization server
+/// knows it. Without configured scopes, the library selects the scopes.
 async fn select_scopes(
     manager: &AuthorizationManager,
     metadata: &AuthorizationMetadata,
@@ -160,7 +160,8 @@ fn failed(name: &str, why: impl std::fmt::Display) -> LoginError {
     LoginError::Host(HostError::Config(format!("the login at `{name}` failed: {why}")))
 }
 
-/// Checks the address for the browser: `https`, unless the configuration has its origin.
+/// Checks the address for the browser. The address must use `https`, unless the configuration
+/// contains its origin.
 fn browser_address(address: &str, server: &McpServer) -> Result<Url, OAuthError> {
     let url = check_url(address)?;
     let is_configured = [&server.url, &server.oauth.issuer].into_iter().any(|configured| {
@@ -176,8 +177,8 @@ fn query(url: &Url, name: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
 }
 
-/// Waits for the browser that comes back with this state. Returns the whole address that it opens.
-/// Other clients learn nothing.
+/// Waits for the browser's request with this state. Returns the whole address that the browser
+/// opens. Other clients get no information.
 async fn wait_for_browser(listener: &TcpListener, back: &str, state: &str) -> std::io::Result<Url> {
     loop {
         let (mut stream, _) = listener.accept().await?;
@@ -202,7 +203,8 @@ async fn wait_for_browser(listener: &TcpListener, back: &str, state: &str) -> st
     }
 }
 
-/// Parses the address of a request. Returns `None` if it isn't the callback with this state.
+/// Parses the address of a request. Returns `None` if the address isn't the callback with this
+/// state.
 fn parse_callback(back: &str, target: &str, state: &str) -> Option<Url> {
     if !target.starts_with('/') {
         return None;

@@ -1,9 +1,9 @@
-//! Removes the secrets that an upstream server knows from its answer, also as a terminal would show
-//! them.
+//! Removes secrets that an upstream server knows from its answer, even if only a terminal would
+//! show them.
 //!
-//! Marks take the place of secrets in the bytes that a server sends. A control sequence inside a
-//! secret, such as a colour that begins in its middle, hides the secret, and the host removes such
-//! sequences later. So texts with control sequences are looked at in the form that is shown.
+//! The bytes of secrets in an answer are replaced with marks. A control sequence inside a secret,
+//! such as a colour, hides the secret, and the host removes these sequences only later. For this
+//! reason, texts with control sequences are searched in the form that is shown.
 
 use serde_json::Value;
 use toolhold_core::text::shown;

@@ -22,8 +22,8 @@ pub(crate) fn printable_name(name: &str) -> String {
     neutral_line(cut(name, 128))
 }
 
-/// Returns the host's name for a tool or prompt. Capitals become small letters, and characters that
-/// a name can't have become `_`. Returns `None` if the name is empty or too long.
+/// Returns the host's name for a tool or prompt. Converts upper case to lower case, and replaces
+/// invalid characters with `_`. Returns `None` if the name is empty or too long.
 pub(crate) fn offered_name(server: &str, tool: &str) -> Option<String> {
     // A name has no more characters than bytes.
     let fits = !tool.is_empty() && server.len() + 2 + tool.len() <= MAX_NAME;

@@ -1,7 +1,8 @@
-//! Keeps, refreshes and forgets the OAuth tokens of an upstream server, which go to that URL alone.
+//! Stores, refreshes and removes the OAuth tokens of an upstream server. The tokens are sent only
+//! to the server's URL.
 //!
-//! The protocol is the library's: discovery, registration, PKCE, refreshing. Each of its requests
-//! leaves by the door, where only the origins that the operator named may be private.
+//! A library implements the protocol: discovery, registration, PKCE and refreshing. Each request
+//! uses the door. Private addresses are possible only for origins that the operator named.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,13 +31,13 @@ use url::Url;
 
 use crate::gate::ConnectionEnd;
 
-/// The purpose of the requests, in their records.
+/// The purpose of the requests in the audit log.
 const PURPOSE: &str = "mcp authorization";
 
-/// The text between the origin and the path of an issuer in the first address of its metadata.
+/// The text between the origin and the path of an issuer in the first address for its metadata.
 const METADATA: &str = "/.well-known/oauth-authorization-server";
 
-/// The text in the address of OpenID's metadata, which may also follow the path.
+/// The text in the address of OpenID's metadata. The text may also follow the path.
 const OPENID: &str = "/.well-known/openid-configuration";
 
 /// The obstacle to getting or using the tokens of a server.
@@ -68,7 +69,7 @@ impl From<AuthError> for OAuthError {
     }
 }
 
-/// The tokens of one server, in Toolhold's data folder, which no tool reaches.
+/// The tokens of one server, in Toolhold's data folder. Tools have no access to this folder.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenFile {
     folder: PathBuf,
@@ -85,12 +86,12 @@ struct StoredTokens {
     way: Way,
 }
 
-/// How a login found its authorization server, and the secret that it got there. Refreshing the
-/// tokens takes both.
+/// The data about a login: how it found its authorization server, and the secret that it got from
+/// that server. Refreshing the tokens needs both.
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct Way {
-    /// The words of the server at the URL about the authorization that it wants.
+    /// The server's header about the authorization that it needs.
     pub(crate) challenge: Option<String>,
     /// The secret that Toolhold was registered with.
     pub(crate) client_secret: Option<String>,
@@ -121,7 +122,7 @@ impl TokenFile {
         Ok(self.read_stored()?.credentials)
     }
 
-    /// Checks whether a login at this URL brought tokens that aren't there any more. Blocks.
+    /// Checks whether a login at this URL got tokens that no longer exist. Blocks.
     pub(crate) fn is_logged_out(&self) -> bool {
         if !self.may_be() {
             return false;
@@ -167,7 +168,7 @@ impl TokenFile {
         })
     }
 
-    /// Runs work that blocks on a thread for it.
+    /// Runs blocking work on a thread for blocking work.
     async fn blocking<T: Send + 'static, E: std::error::Error + Send + 'static>(
         &self,
         work: impl FnOnce(Self) -> Result<T, E> + Send + 'static,
@@ -201,8 +202,8 @@ impl CredentialStore for TokenFile {
         self.blocking(|file| file.write(None)).await
     }
 
-    /// Lets only one host refresh at a time. Of two hosts with the same refresh token, one host
-    /// would lose the tokens.
+    /// Allows only one host to refresh at a time. If two hosts used the same refresh token, one
+    /// host would lose the tokens.
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
         let lock = self.blocking(|file| {
             PrivateFolder::make(&file.folder)?.lock(&format!("{}.refresh", file.name))
@@ -291,21 +292,22 @@ impl OAuthHttpClient for DoorClient {
     }
 }
 
-/// Forgets the tokens of a server, and how a login got them. Blocks.
+/// Removes the tokens of a server and the data about its login. Blocks.
 ///
 /// # Errors
 ///
-/// The tokens can't be removed.
+/// Returns an error if the tokens can't be removed.
 pub fn forget_tokens(folders: &Folders, name: &str, url: &str) -> Result<(), HostError> {
     TokenFile::new(folders, name, url).write(None)
 }
 
-/// Finds the authorization server of a server, by the server's words about the authorization that
-/// it needs. Returns the library's manager for it, and the metadata.
+/// Finds the authorization server of a server with the help of the server's header about
+/// authorization. Returns the library's manager for the authorization server, and the metadata.
 ///
 /// # Errors
 ///
-/// The server names no authorization server, or not the configured one, for people.
+/// Returns an error for people if the server names no authorization server, or not the configured
+/// one.
 pub(crate) async fn find_issuer(
     door: OutboundClient,
     name: &str,
@@ -331,14 +333,14 @@ pub(crate) async fn find_issuer(
     manager.set_credential_store(tokens);
 
     let resolved = manager.resolve_metadata_from_challenge(challenge).await?;
-    // Other metadata is guessed, at the server's own origin, which would get the data for another
-    // server.
+    // Other metadata is a guess at the server's own origin. That origin would then get data for
+    // another server.
     if !resolved.source.is_discovered() {
         return Err(OAuthError::NoIssuer);
     }
     let issuer = resolved.metadata.issuer.as_deref().unwrap_or_default();
     let place = last_url.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    // The library believes metadata at other places, whatever issuer they name.
+    // The library trusts metadata at other URLs for any issuer that it names.
     if !may_speak_for(&place, issuer) {
         let issuer = neutral_line(cut(issuer, 200));
         let place = neutral_line(cut(&place, 200));
@@ -354,8 +356,8 @@ pub(crate) async fn find_issuer(
     Ok((manager, resolved.metadata))
 }
 
-/// Checks whether metadata at this URL may be the issuer's: the URL is one of the URLs that the
-/// issuer's metadata can have.
+/// Checks whether metadata at this URL may belong to the issuer. The URL must be one of the URLs
+/// for the issuer's metadata.
 fn may_speak_for(place: &str, issuer: &str) -> bool {
     let (Ok(place), Ok(issuer)) = (Url::parse(place), Url::parse(issuer)) else { return false };
     let path = issuer.path().trim_end_matches('/');
@@ -370,21 +372,21 @@ fn may_speak_for(place: &str, issuer: &str) -> bool {
         && metadata_paths.iter().any(|known| known == place.path())
 }
 
-/// The tokens of a login, which are refreshed when their time is over.
+/// The tokens of a login. They are refreshed after they expire.
 pub(crate) struct Tokens {
     manager: AuthorizationManager,
     file: TokenFile,
-    /// Whether they were refreshed before their time.
+    /// Whether the tokens were refreshed before they expired.
     is_refreshed: AtomicBool,
 }
 
 impl Tokens {
-    /// Loads the tokens of the file. Returns `None` if the file has no tokens for this URL.
+    /// Loads the tokens from the file. Returns `None` if the file has no tokens for this URL.
     /// `secret` is the configured secret for the authorization server.
     ///
     /// # Errors
     ///
-    /// The authorization server can't be asked, for people.
+    /// Returns an error for people if the authorization server can't be asked.
     pub(crate) async fn load(
         door: OutboundClient,
         name: &str,
@@ -421,11 +423,11 @@ impl Tokens {
         }
     }
 
-    /// Returns the value of the header `Authorization`. Refreshes a token whose time is over.
+    /// Returns the value of the header `Authorization`. Refreshes a token that has expired.
     ///
     /// # Errors
     ///
-    /// There is no token any more, for people.
+    /// Returns an error for people if there is no longer a token.
     pub(crate) async fn current(&self, ended: &ConnectionEnd) -> Result<HeaderValue, OAuthError> {
         let token = self.manager.get_access_token().await?;
         let mut value = check_token(&token)?;
@@ -434,15 +436,14 @@ impl Tokens {
         Ok(value)
     }
 
-    /// Refreshes the tokens before their time is over, but only once. Returns whether the tokens
-    /// are new.
+    /// Refreshes the tokens before they expire, but only once. Returns whether the tokens are new.
     pub(crate) async fn refresh_early(&self) -> bool {
         let was_refreshed = self.is_refreshed.swap(true, Ordering::Relaxed);
         !was_refreshed && self.manager.refresh_token().await.is_ok()
     }
 }
 
-/// Formats an error for people, with its causes.
+/// Formats an error and its causes for people.
 fn explain(error: &AuthError) -> String {
     let mut text = error.to_string();
     let mut next = std::error::Error::source(error);

@@ -1,8 +1,8 @@
 //! Decides which prompts and resources of an upstream server the host offers, and under which
 //! names.
 //!
-//! The entries of a list are pinned, as the definitions of tools are. The text of a prompt or a
-//! resource isn't pinned: it is an answer like that of a tool.
+//! The entries of a list are pinned like the definitions of tools. The text of a prompt or a
+//! resource isn't pinned, because this text is like the answer of a tool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub(crate) fn pin(listing: &Listing) -> (PinnedOffers, Vec<(String, String)>) {
     (PinnedOffers { prompts, resources, templates }, left_out)
 }
 
-/// Pins the entries of one list, each with the result of its own check.
+/// Pins the entries of one list. Each entry has the result of its own check.
 fn pin_list(
     entries: impl Iterator<Item = (PinnedTool, Result<(), OfferError>)>,
     left_out: &mut Vec<(String, String)>,
@@ -84,7 +84,7 @@ fn pin_list(
     pins
 }
 
-/// Checks whether an entry can be added to the pins of the entries before it.
+/// Checks whether an entry can be added to the pins of the previous entries.
 fn check_entry(pin: &PinnedTool, pins: &[PinnedTool]) -> Result<(), OfferError> {
     if pins.len() >= MAX_OFFERS {
         return Err(OfferError::TooMany);
@@ -131,15 +131,15 @@ pub(crate) struct ServerOffers {
 
 /// The request of a call to a server.
 pub(crate) enum OfferRequest {
-    /// The resource at its own address.
+    /// The resource at this address.
     Resource(String),
     /// A prompt.
     Prompt(GetPromptRequestParams),
 }
 
 impl ServerOffers {
-    /// Makes the offers of a server from its pins. Prompts with equal names are left out, as tools
-    /// are.
+    /// Makes the offers of a server from its pins. Prompts with equal names are left out, like
+    /// tools with equal names.
     pub(crate) fn new(server: &str, pins: &PinnedOffers, trust_annotations: bool) -> Self {
         let mut offers = Offers { prefix: format!("{server}+"), ..Offers::default() };
         offers.prompts = offered_prompts(server, pins);
@@ -166,12 +166,12 @@ impl ServerOffers {
         Self { offers, definitions }
     }
 
-    /// Reads the request in a call of one of the two tools. Returns `None` if the call is of
-    /// another tool.
+    /// Reads the request in a call of one of the two tools. Returns `None` for a call of another
+    /// tool.
     ///
     /// # Errors
     ///
-    /// The address of the resource isn't valid.
+    /// Returns an error if the address of the resource isn't valid.
     pub(crate) fn parse_request(&self, call: &Call) -> Result<Option<OfferRequest>, Failure> {
         if call.tool == self.offers.reader {
             let address = text_argument(call, "uri");
@@ -271,7 +271,7 @@ fn prompt(name: String, pin: &PinnedTool) -> Option<PromptOffer> {
     })
 }
 
-/// Makes the offer of a prompt's argument. Returns `None` if the name isn't neutral: a client sends
+/// Makes the offer of a prompt's argument. Returns `None` if the name isn't neutral. A client sends
 /// the name back, so the name can't be changed.
 fn prompt_argument(argument: &Value) -> Option<PromptOfferArgument> {
     let name = argument["name"].as_str()?;

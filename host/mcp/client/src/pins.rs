@@ -1,5 +1,5 @@
-//! Stores the approved definitions of an upstream server, and finds the differences to the present
-//! ones.
+//! Stores the approved definitions of an upstream server, and compares them with the current
+//! definitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,49 +13,50 @@ use toolhold_core::state;
 
 use crate::MAX_DEFINITIONS;
 
-/// The approved definitions of one server. They are in Toolhold's data folder, which no tool
-/// reaches.
+/// The approved definitions of one server. They are in Toolhold's data folder, and tools have no
+/// access to this folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pins {
-    /// The digest of how it is started: command, arguments, environment and grants, or its URL and
-    /// headers; and the names and sources of its secrets. Empty: nothing was approved.
+    /// The digest of the start settings: command, arguments, environment and grants, or URL and
+    /// headers. The digest includes the names and sources of the server's secrets. Empty if nothing
+    /// was approved.
     pub start: String,
-    /// The number of the approval, so that each one is a change for running hosts.
+    /// The number of the approval. Running hosts detect a new approval by this number.
     pub approval: u64,
-    /// The revision of the protocol that it speaks.
+    /// The protocol revision of the server.
     pub protocol: String,
-    /// Its own name.
+    /// The server's own name.
     pub name: String,
-    /// Its own version.
+    /// The server's own version.
     pub version: String,
-    /// The digest of its instructions, which Toolhold doesn't pass on.
+    /// The digest of the server's instructions. Toolhold doesn't pass on the instructions.
     pub instructions: String,
-    /// The lock of the packages that its runner would fetch: each with its version and the digest
-    /// of its archive. Empty: it fetches no packages that are pinned.
+    /// The lock of the packages that the server's runner would fetch, each with its version and the
+    /// digest of its archive. Empty if the server fetches no pinned packages.
     pub lock: String,
-    /// Its tools.
+    /// The tools of the server.
     pub tools: Vec<PinnedTool>,
-    /// Its prompts and resources.
+    /// The prompts and resources of the server.
     #[serde(flatten)]
     pub offers: PinnedOffers,
 }
 
-/// A tool, or a prompt or resource, as it was approved.
+/// An approved tool, prompt or resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PinnedTool {
-    /// Its name at the server; of a resource, the address.
+    /// The name at the server. For a resource, the address.
     pub name: String,
     /// SHA-256 of the definition.
     pub digest: String,
-    /// The whole definition as the server sent it, as JSON text: a start reads the definitions of
-    /// all servers, and needs few parts of them.
+    /// The whole definition that the server sent, as JSON text. A start reads the definitions of
+    /// all servers but needs only few of their parts, so the text isn't parsed.
     pub definition: String,
 }
 
 impl PinnedTool {
-    /// Pins a definition: the name, title, description, schemas and annotations, and everything
-    /// else that the server says about the tool.
+    /// Pins a definition: the name, title, description, schemas and annotations, and all other data
+    /// of the server about the tool.
     pub(crate) fn new(tool: &Tool) -> Self {
         Self::pin(&tool.name, tool)
     }
@@ -66,11 +67,12 @@ impl PinnedTool {
         Self { name: name.to_owned(), digest: digest(&definition), definition }
     }
 
-    /// Checks the size of the definition, and of all definitions of a list with these `others`.
+    /// Checks the size of the definition. Also checks the size of a list with this definition and
+    /// `others`.
     ///
     /// # Errors
     ///
-    /// The definition, or the list with it, is too large.
+    /// Returns an error if the definition or the list is too large.
     pub(crate) fn check_size(&self, others: &[Self], limit: usize) -> Result<(), SizeError> {
         let size = self.definition.len();
         if size > limit {
@@ -90,7 +92,7 @@ pub(crate) enum SizeError {
     List,
 }
 
-/// The approved prompts and resources of a server, each part as it was sent.
+/// The approved prompts and resources of a server, in the form in which the server sent them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PinnedOffers {
@@ -109,20 +111,20 @@ impl PinnedOffers {
         [("prompt", prompts), ("resource", resources), ("template", templates)]
     }
 
-    /// Checks whether the server has resources or templates for their addresses.
+    /// Checks whether the server has resources or templates for the addresses of resources.
     pub(crate) fn has_resources(&self) -> bool {
         !self.resources.is_empty() || !self.templates.is_empty()
     }
 }
 
-/// How a tool, prompt or resource differs from its pinned definition.
+/// The difference between a tool, prompt or resource and its pinned definition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolDifference {
     /// The definition is new.
     New(PinnedTool),
-    /// The definition isn't there any more.
+    /// The definition no longer exists.
     Missing(String),
-    /// The definition changed: each changed part before and after.
+    /// The definition changed. Contains each changed part with its old and new value.
     Changed(String, Vec<(String, Value, Value)>),
 }
 
@@ -136,11 +138,11 @@ impl Pins {
         state::read(&folders.servers(), &file_name(name))
     }
 
-    /// Stores these pins for the server `name`, as a new approval. Blocks.
+    /// Stores these pins for the server `name` as a new approval. Blocks.
     ///
     /// # Errors
     ///
-    /// The pins can't be written.
+    /// Returns an error if the pins can't be written.
     pub fn store(&self, folders: &Folders, name: &str) -> Result<(), HostError> {
         state::update(&folders.servers(), &file_name(name), |pins: &mut Self| {
             let approval = pins.approval.wrapping_add(1);
@@ -149,8 +151,9 @@ impl Pins {
         })
     }
 
-    /// Returns the differences of `now` from these pins: first of the tools, then of each other
-    /// list, in the order of the names. Each difference has the word for its kind of entry.
+    /// Returns the differences between `now` and these pins. Differences of tools come first, then
+    /// the differences of each other list, in the order of their names. Each difference has the
+    /// word for its kind of entry.
     pub fn differences(&self, now: &Self) -> Vec<(&'static str, ToolDifference)> {
         let mut differences = Vec::new();
         for ((word, before), (_, after)) in self.lists().into_iter().zip(now.lists()) {

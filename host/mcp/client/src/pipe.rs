@@ -1,5 +1,5 @@
-//! Reads and writes the pipes of a server's program: one message a line, each bounded before
-//! anything parses it.
+//! Reads and writes the pipes of a server's program. Each line is one message, and its size is
+//! checked before the message is parsed.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,11 +20,11 @@ use crate::gate::{
     Rate, check, parse,
 };
 
-/// Time for one message to be taken by the server.
+/// Time limit for a server to read one message.
 const TAKE: Duration = Duration::from_secs(10);
 
-/// The pause between two reads of standard error, so that a server that floods it takes little
-/// time.
+/// The pause between two reads of standard error. With the pause, a server that floods its standard
+/// error takes little time of the host.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The stack of the thread that reads standard error.
@@ -44,7 +44,7 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// Starts to read the streams, whose descriptors must not block.
+    /// Starts to read the streams. Their descriptors must be non-blocking.
     pub(crate) fn new(streams: [OwnedFd; 3], ended: Arc<ConnectionEnd>) -> io::Result<Self> {
         let [stdin, stdout, stderr] = streams;
         let writer = Arc::new(tokio::sync::Mutex::new(Sender::from_owned_fd(stdin)?));
@@ -57,12 +57,13 @@ impl Pipe {
         let reading = {
             let ended = Arc::clone(&ended);
             tokio::spawn(async move {
-                // The reason is there before the channel is closed.
+                // The reason must be set before the channel is closed.
                 ended.set(reader.read(stdout).await);
                 drop(reader);
             })
         };
-        // A descriptor that the runtime knows would wake it for each byte, also in a pause.
+        // A descriptor that is registered in the runtime would wake the runtime for each byte, even
+        // in a pause.
         ioctl_fionbio(&stderr, false)?;
         let complaint_end = Arc::clone(&ended);
         // The thread ends with the server.
@@ -101,7 +102,7 @@ impl Transport<RoleClient> for Pipe {
             };
             let Err(error) = result else { return Ok(()) };
 
-            // A part of the message may be in the pipe, so no other message can follow.
+            // A part of the message may be in the pipe, so no other message can be sent.
             let error = Arc::new(error);
             ended.set(match error.kind() {
                 io::ErrorKind::BrokenPipe => EndError::Ended,
@@ -175,7 +176,8 @@ impl Reader {
     }
 }
 
-/// Keeps the end of a server's standard error. Reads all of it, so that the server isn't blocked.
+/// Stores the end of a server's standard error. Reads all of the standard error so that the server
+/// doesn't block.
 fn keep_complaint(mut stderr: File, ended: &ConnectionEnd) {
     let mut buffer = vec![0; 16 * 1024];
     loop {

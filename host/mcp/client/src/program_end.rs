@@ -1,4 +1,5 @@
-//! Explains why a server's program ended before it served, with its last words and a hint.
+//! Explains why a server's program ended before it served. The explanation contains the program's
+//! last output and a hint.
 
 use std::fs;
 use std::io::Read as _;
@@ -7,13 +8,13 @@ use std::path::{Path, PathBuf};
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_system::process::CommandResult;
 
-/// Most lines of its last words.
+/// Most lines of the program's last output.
 const MAX_LINES: usize = 3;
 
-/// Bytes of a file's beginning that may name its interpreter.
+/// Bytes at the start of a file that are searched for the name of its interpreter.
 const MAX_INTERPRETER: usize = 256;
 
-/// Describes how a program ended: with a code, or by a signal.
+/// Describes the end of a program: its exit code or its signal.
 pub(crate) fn describe_end(result: &CommandResult) -> String {
     match result.code {
         None => "it ended".to_owned(),
@@ -22,7 +23,8 @@ pub(crate) fn describe_end(result: &CommandResult) -> String {
     }
 }
 
-/// Returns the last lines of a complaint, and before them the first line that looks like the error.
+/// Returns the last lines of the error output. The first line that looks like the error comes
+/// before them.
 pub(crate) fn last_words(complaint: &str) -> String {
     let lines: Vec<&str> =
         complaint.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -35,7 +37,8 @@ pub(crate) fn last_words(complaint: &str) -> String {
     neutral_line(&shown.join(" "))
 }
 
-/// Checks whether a line looks like an error of a common language: `ValueError: …`, `npm error …`.
+/// Checks whether a line looks like an error in a common language, such as `ValueError: …` or `npm
+/// error …`.
 fn is_error(line: &str) -> bool {
     if line.contains("panicked at") {
         return true;
@@ -56,14 +59,14 @@ pub(crate) struct Missing<'a> {
     pub(crate) server: &'a str,
     /// The program that was to be started.
     pub(crate) program: &'a str,
-    /// The folder in which it was to be started.
+    /// The folder in which the program was started.
     pub(crate) directory: &'a Path,
-    /// The variable `PATH` that it got.
+    /// The variable `PATH` of the program.
     pub(crate) path: Option<&'a str>,
 }
 
 impl Missing<'_> {
-    /// Returns advice if a missing program is the reason for this result and these last words.
+    /// Returns advice if a missing program is the reason for this result and this last output.
     /// Blocks.
     pub(crate) fn hint(&self, result: &CommandResult, complaint: &str) -> Option<String> {
         if !matches!(result.code, Some(126 | 127)) {

@@ -1,5 +1,5 @@
-//! The reasons why a server can't be used, or refused a call: the host's own words, and apart from
-//! them the server's words.
+//! The reasons why a server can't be used, or why it refused a call. The host's text and the
+//! server's text are separate.
 
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_core::{Category, Failure, UntrustedText};
@@ -21,7 +21,7 @@ impl Reason {
         Self { own: own.into(), ..Self::default() }
     }
 
-    /// Makes a reason that the server gave. `own` are the host's words before it.
+    /// Makes a reason that the server gave. `own` is the host's text before it.
     pub(crate) fn said(own: impl Into<String>, said: &str) -> Self {
         let said = UntrustedText::new(neutral_line(cut(said, MAX_WORDS)));
         Self { own: own.into(), said, hint: None }
@@ -32,8 +32,8 @@ impl Reason {
         Self { hint, ..self }
     }
 
-    /// Makes a failure of a call. Its message consists of `what` failed and the host's words. The
-    /// server's words are a separate part.
+    /// Makes a failure of a call. The message says that `what` failed, and contains the host's
+    /// text. The server's text is a separate part.
     pub(crate) fn failure(&self, category: Category, what: &str) -> Failure {
         let message = self.join_with_hint([what, &self.own]);
         Failure::new(category, neutral_line(&message)).with_words(self.said.clone())

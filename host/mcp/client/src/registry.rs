@@ -1,5 +1,5 @@
-//! Keeps the running servers of a process, so that the next host takes over the servers that didn't
-//! change.
+//! Stores the running servers of a process. The next host of the process uses the servers that
+//! didn't change.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::pins::{Pins, start_digest};
 use crate::running::Running;
 use crate::server::Server;
 
-/// The servers of a process. A server that runs is taken over by the next host if nothing that it
-/// was started with has changed, so that it keeps what it knows.
+/// The servers of a process. The next host uses a running server if no setting of its start has
+/// changed. The server then keeps its state.
 pub struct Servers {
     front_end: &'static str,
     running: Mutex<HashMap<String, Weak<Running>>>,
@@ -27,12 +27,13 @@ impl Servers {
         Self { front_end, running: Mutex::default() }
     }
 
-    /// Returns the approved servers of the configuration. No server is started before a call needs
-    /// it. If `tool` is the only tool that will be called, returns only its server. Blocks.
+    /// Returns the approved servers of the configuration. A server starts only when a call needs
+    /// it. If `tool` is the only tool that will be called, returns only the server of this tool.
+    /// Blocks.
     ///
     /// # Errors
     ///
-    /// [`HostError`]: the approvals can't be read.
+    /// [`HostError`] if the approvals can't be read.
     pub fn providers(
         &self,
         config: &Config,
@@ -65,7 +66,8 @@ impl Servers {
         Ok(providers)
     }
 
-    /// Returns the known server if its start and its approval haven't changed, or else a new one.
+    /// Returns the known server if its start and its approval haven't changed. Otherwise returns a
+    /// new server.
     fn running(&self, name: &str, launch: Launch, pins: Pins) -> Arc<Running> {
         let mut known = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let current = known.get(name).and_then(Weak::upgrade);

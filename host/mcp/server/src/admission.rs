@@ -1,9 +1,9 @@
-//! Limits the open requests of a client's connection, and answers its calls, for some seconds also
-//! after the client has closed its side.
+//! Limits the open requests of a client's connection, and answers its calls. Calls are also
+//! answered for some seconds after the client has closed its side.
 //!
-//! A call, the most frequent request, gets one task, which handles it with the protocol's crate and
-//! writes its answer. That crate's loop handles any other request. It would take two tasks, a queue
-//! and three turns for a call.
+//! A call is the most frequent request. Each call gets one task, which handles the call with the
+//! protocol's crate and writes the answer. The loop of that crate handles all other requests. For a
+//! call, that loop would need two tasks, a queue and three turns.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -33,40 +33,40 @@ use crate::lines::{Lines, WriteHalf};
 /// Open requests of one client.
 const MOST: usize = 256;
 
-/// Further requests that are read and wait here, so that a ping or a cancellation behind them is
-/// noticed. More stay in the client's pipe and cost nothing here.
+/// Further requests that are read and then wait, so that a ping or a cancellation after them is
+/// noticed. All other requests stay in the client's pipe and use no memory of this process.
 const LATER: usize = 32;
 
-/// The time that open calls and other requests may take when the connection ends: after the client
-/// has closed its side, and when the server ends.
+/// The time for open calls and other requests when the connection ends. The connection ends after
+/// the client has closed its side, and when the server ends.
 const AFTER_CLIENT: Duration = Duration::from_secs(5);
 const AFTER_SERVER: Duration = Duration::from_secs(2);
 
-/// A transport that stops reading while too many requests are open, so that a client can't make
-/// this process hold more than that.
+/// A transport that stops reading while too many requests are open. This limits the memory of a
+/// client's requests.
 pub(crate) struct Bounded<S, R, W> {
     inner: Lines<R, W>,
     service: Arc<S>,
     under_way: Arc<OpenRequests>,
     later: VecDeque<JsonRpcRequest<ClientRequest>>,
-    /// A refusal that is being sent. The next message is only read when it was sent.
+    /// A refusal that is being sent. The next message is read only after the refusal was sent.
     refusing: Option<Refusing>,
     /// Cancelled when the client has closed its side.
     gone: CancellationToken,
-    /// Cancelled when the server ends, and its calls with it.
+    /// Cancelled when the server and its calls end.
     end: CancellationToken,
 }
 
 type Refusing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Handles the requests of that connection, and reports when a request is finished. A client that
-/// cancels a request gets no answer, but the request has its slot until its work has ended.
+/// Handles the requests of the connection, and reports when a request is finished. A client that
+/// cancels a request gets no answer, but the request keeps its slot until its work has ended.
 pub(crate) struct Counted<S> {
     inner: Arc<S>,
     under_way: Arc<OpenRequests>,
 }
 
-/// Limits a connection. Returns the service and the transport that do so together.
+/// Limits a connection. Returns the service and the transport that implement the limit together.
 pub(crate) fn bounded<S, R, W>(
     service: S,
     transport: Lines<R, W>,
@@ -84,14 +84,14 @@ pub(crate) fn bounded<S, R, W>(
 struct OpenRequests {
     requests: Mutex<HashMap<RequestId, Open>>,
     fewer: Notify,
-    /// The client. It is known when its session has started.
+    /// The client. Set when the client's session has started.
     peer: OnceLock<Peer<RoleServer>>,
 }
 
 /// An open request.
 struct Open {
     stage: Stage,
-    /// Cancels a call that has its own task. `None`: the protocol's crate handles the request.
+    /// Cancels a call that has its own task. `None` if the protocol's crate handles the request.
     cancel: Option<CancellationToken>,
 }
 
@@ -99,9 +99,9 @@ struct Open {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Begun,
-    /// The client has cancelled it.
+    /// The client has cancelled the request.
     TakenBack,
-    /// Its answer is being sent.
+    /// The answer to the request is being sent.
     Ended,
 }
 
@@ -126,7 +126,7 @@ impl OpenRequests {
             self.finish(id);
             return;
         }
-        // The task of a call finishes it, also if the answer is being written.
+        // The task of a call finishes the call, even if the answer is being written.
         if open.stage == Stage::Ended && stage == Stage::TakenBack {
             return;
         }
@@ -146,14 +146,14 @@ impl OpenRequests {
     }
 }
 
-/// A call in its own task.
+/// A call with its own task.
 struct OwnCall {
     under_way: Arc<OpenRequests>,
     id: RequestId,
 }
 
 impl OwnCall {
-    /// Ends the call. Returns whether its answer has to be sent. Returns `false` if the client has
+    /// Ends the call. Returns whether the answer must be sent. Returns `false` if the client has
     /// cancelled the call.
     fn end(&self) -> bool {
         match self.under_way.requests().get_mut(&self.id) {
@@ -186,8 +186,8 @@ impl OwnCall {
             tracing::error!("an answer can't be written: {error}");
         }
         drop(answer);
-        // The other tasks run once, so that answers that are ready too are written together with
-        // it.
+        // The other tasks run once, so that further answers that are ready can be written together
+        // with this answer.
         let mut has_waited = false;
         poll_fn(|context| {
             if has_waited {
@@ -228,7 +228,7 @@ impl<S: Service<RoleServer>> Service<RoleServer> for Counted<S> {
     ) -> impl Future<Output = Result<ServerResult, ErrorData>> + Send {
         let under_way = &self.under_way;
         let answering = Answering { under_way, id: context.id.clone() };
-        // A session starts with its handshake or, since 2026-07-28, with its first request.
+        // A session starts with its handshake. Since 2026-07-28, it starts with its first request.
         let starts_session = matches!(
             request,
             ClientRequest::InitializeRequest(_) | ClientRequest::CallToolRequest(_)
@@ -238,14 +238,14 @@ impl<S: Service<RoleServer>> Service<RoleServer> for Counted<S> {
         } else {
             None
         };
-        // In its own allocation: the request's task is moved several times, and would move the work
-        // for any kind of request each time.
+        // A separate allocation: the request's task is moved several times. Without the allocation,
+        // each move would copy the work for any kind of request.
         let work = Box::pin(self.inner.handle_request(request, context));
         async move {
             let _answering = answering;
             let result = work.await;
             if let (Ok(_), Some(peer)) = (&result, new_peer) {
-                // Every peer would be the same.
+                // All requests have the same peer.
                 let _ = under_way.peer.set(peer);
             }
             result
@@ -281,8 +281,8 @@ where
             || self.later.iter().any(|request| request.id == *id)
     }
 
-    /// Opens a request. Starts a call in a session, and returns `None`. Returns any other request,
-    /// which the protocol's crate handles.
+    /// Opens a request. Starts a call in a session and returns `None`. Returns any other request
+    /// for the protocol's crate.
     fn begin(
         &self,
         request: JsonRpcRequest<ClientRequest>,
@@ -305,7 +305,7 @@ where
         let request = ClientRequest::CallToolRequest(call);
         let service = Arc::clone(&self.service);
         let answering = own_call.answer(service, request, context, self.inner.writer());
-        // In its own allocation, as above.
+        // A separate allocation, for the same reason as above.
         tokio::spawn(Box::pin(answering));
         None
     }
@@ -344,7 +344,7 @@ where
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        // This future may be dropped at any point and made again: a message that was read is
+        // This future may be dropped at any point and made again. A message that was read is then
         // returned or is in `later`.
         loop {
             if let Some(refusing) = &mut self.refusing {
@@ -360,7 +360,7 @@ where
                     message => return message,
                 }
             }
-            // Pings are allowed beyond the limit, as many as may wait here.
+            // Pings are allowed beyond the limit, up to the number of waiting requests.
             if self.later.len() >= LATER || under_way >= MOST + LATER {
                 self.under_way.fewer.notified().await;
                 continue;
@@ -374,8 +374,8 @@ where
                     self.gone.cancel();
                     return None;
                 }
-                // A request with the ID of an open one couldn't be told from it and wouldn't be
-                // counted.
+                // A request with the ID of an open request can't be distinguished from it and
+                // wouldn't be counted.
                 Some(JsonRpcMessage::Request(request)) if self.contains(&request.id) => {
                     let error = ErrorData::invalid_request(
                         "another request with this id is under way",

@@ -10,7 +10,7 @@ use toolhold_core::{Answer, Body, Category, Content, Definition, Denial, Failure
 
 use crate::{meta, tools};
 
-/// The error for a client that would refuse the answer without a structured one.
+/// The error for a client that would refuse an answer without a structured part.
 const NOT_STRUCTURED: &str = "The call was made. Its answer has no structured part, which this tool's output schema promises, because that is \
     too long or the tool gave none; what there is follows. Don't make the call again for it.\n";
 
@@ -23,14 +23,14 @@ const BLANK: &str = "(nothing but white space)";
 /// Keys of the protocol's `_meta` for Toolhold's additional data.
 pub(crate) const META: &str = toolhold_core::NAME;
 
-/// Converts the answer of a call of `tool` for the client. A failure is also a tool's result, so
-/// that the model sees it; only an unknown tool is an error of the protocol. A client that expects
-/// a structured answer would refuse another answer. If there is none, it gets an error, which needs
-/// no structured answer.
+/// Converts the answer to a call of `tool` for the client. A failure is also a tool's result, so
+/// that the model sees it. Only an unknown tool is an error of the protocol. A client that expects
+/// a structured answer refuses other answers. If there is no structured answer, the client gets an
+/// error, because errors need no structured answer.
 ///
 /// # Errors
 ///
-/// The tool doesn't exist.
+/// Returns an error if the tool doesn't exist.
 pub(crate) fn result(
     answer: Answer,
     tool: Option<&Definition>,
@@ -100,7 +100,7 @@ pub(crate) fn result(
     Ok(result)
 }
 
-/// Returns the text of a success that a model couldn't read. Returns `None` for another answer.
+/// Returns a text for a success that has no content for a model. Returns `None` for other answers.
 fn text_for_blank(
     answer: &Answer,
     tool: Option<&Definition>,
@@ -117,7 +117,7 @@ fn text_for_blank(
     Some(if is_empty { NOTHING } else { BLANK }.to_owned())
 }
 
-/// Formats the structured answer as text. Returns `None` if the tool also answers in text, or if
+/// Formats the structured answer as text. Returns `None` if the answer also contains text, or if
 /// there is no structured answer.
 fn value_as_text(
     answer: &Answer,
@@ -134,8 +134,8 @@ fn is_blank(parts: &[Content]) -> bool {
     parts.iter().all(|part| part.as_text().is_some_and(|text| text.trim().is_empty()))
 }
 
-/// Converts the parts of a failed answer, and joins all texts in the first part: some clients show
-/// only this part to their model.
+/// Converts the parts of a failed answer. Joins all texts in the first part, because some clients
+/// show only this part to their model.
 fn join_texts(mut text: String, parts: Vec<Content>) -> Vec<ContentBlock> {
     let (texts, others): (Vec<Content>, Vec<Content>) =
         parts.into_iter().partition(|part| part.as_text().is_some());
@@ -150,8 +150,8 @@ fn join_texts(mut text: String, parts: Vec<Content>) -> Vec<ContentBlock> {
     parts
 }
 
-/// Divides the metadata of an answer. Keys of the host are added to `host_meta`. Keys of the tool,
-/// except the protocol's, are added to `tool_meta`, which the client gets unchanged.
+/// Divides the metadata of an answer. Adds keys of the host to `host_meta`. Adds keys of the tool
+/// to `tool_meta`, except for keys of the protocol. The client gets `tool_meta` unchanged.
 fn divide_meta(
     meta: Option<Value>,
     host_meta: &mut Map<String, Value>,
@@ -179,7 +179,7 @@ fn blocks(parts: Vec<Content>) -> Vec<ContentBlock> {
     shown.enumerate().map(|(at, part)| block(at, part)).collect()
 }
 
-/// Converts a part to the protocol's form. `at` is its index in the answer.
+/// Converts a part to the protocol's form. `at` is the index of the part in the answer.
 pub(crate) fn block(at: usize, part: Content) -> ContentBlock {
     let Content { body, media_type, .. } = part;
     match body {

@@ -1,4 +1,4 @@
-//! Runs the calls of a server: makes long ones tasks, and ends all of them together.
+//! Runs the calls of a server. Makes long calls MCP tasks, and ends all calls together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,20 +15,21 @@ use crate::metrics::Metrics;
 use crate::parked::{OpenQuestion, RequiredInput, WaitingCall};
 use crate::tasks::{End, KEPT, QUICK, StartedTask, Task, Tasks};
 
-/// Calls of one process at a time, more than a host runs: the others wait for a slot there.
+/// Calls of one process at a time. A host runs fewer calls, and the others wait for a slot in the
+/// host.
 const CALLS: u32 = 4096;
 
 /// Time for running calls to end when the client is gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The calls of a server, which can be ended together.
+/// The calls of a server. They can be ended together.
 #[derive(Clone)]
 pub(crate) struct Calls {
     live: Arc<LiveHost>,
     places: Arc<Semaphore>,
     pub(crate) end: CancellationToken,
     pub(crate) tasks: Arc<Tasks>,
-    /// The metrics, if they are served.
+    /// The metrics, if the server serves them.
     metrics: Option<Arc<Metrics>>,
 }
 
@@ -36,7 +37,7 @@ pub(crate) struct Calls {
 pub(crate) enum CallResponse {
     Answer(Box<Answer>, RequiredInput),
     Task(Arc<Task>),
-    /// The call waits for the answer to a question of its tool.
+    /// The call waits for the answer to its tool's elicitation.
     Question(Box<(WaitingCall, OpenQuestion)>),
     /// The call ended early.
     Lost,
@@ -66,15 +67,15 @@ impl Calls {
         }
     }
 
-    /// Makes a call, which ends with the server.
+    /// Makes a call that ends with the server.
     pub(crate) async fn run(&self, request: Request) -> Answer {
         // The semaphore is never closed.
         let _permit = self.places.acquire().await;
         let cancel = request.cancel.clone();
         let started = Instant::now();
         let _running = self.metrics.as_ref().map(|metrics| metrics.runs());
-        // In its own allocation: a request's task is moved before it runs, and would move the whole
-        // call each time.
+        // A separate allocation: a request's task is moved before it runs. Without the allocation,
+        // each move would copy the whole call.
         let host = self.live.current();
         let mut call = Box::pin(host.call(request));
         let mut answer = tokio::select! {
@@ -122,7 +123,7 @@ impl Calls {
         answer::result(answer, tool.as_deref(), structured)
     }
 
-    /// Waits until a call ends or its tool asks a question. With `started_task`, a long call
+    /// Waits until a call ends or its tool sends an elicitation. With `started_task`, a long call
     /// becomes a task of its session. `gone` is cancelled when the client cancels its request.
     pub(crate) async fn wait(
         &self,
@@ -158,7 +159,7 @@ impl Calls {
         let calls = self.clone();
         let ended_task = Arc::clone(&task);
         tokio::spawn(async move {
-            // The task asks its questions itself.
+            // The task sends its elicitations itself.
             let WaitingCall { call, questions, .. } = waiting;
             drop(questions);
             let Some(answer) = call.await else { return };

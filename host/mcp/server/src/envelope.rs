@@ -1,11 +1,11 @@
-//! Finds the ID of a message that can't be read as a whole, because it is too long or broken.
+//! Finds the ID of a message that can't be read completely because it is too long or malformed.
 
 use rmcp::model::RequestId;
 
 /// Most bytes of a name or an ID. A longer name or ID is ignored.
 const KEPT: usize = 1024;
 
-/// Reads the outermost names of an object, and finds its ID.
+/// Reads the top-level names of an object and finds its ID.
 #[derive(Default)]
 pub(crate) struct Envelope {
     depth: usize,
@@ -47,8 +47,8 @@ impl Envelope {
         self.has_started
     }
 
-    /// Returns the ID of a request, if it was read. The ID of an answer is this side's own, and
-    /// isn't returned.
+    /// Returns the ID of a request, if it was read. The ID of an answer isn't returned, because
+    /// this side chose it.
     pub(crate) fn id(self) -> Option<RequestId> {
         if self.is_request { self.id } else { None }
     }
@@ -102,7 +102,7 @@ impl Envelope {
     }
 
     fn add_to_token(&mut self, byte: u8) {
-        // One byte more than the limit shows that the token is too long.
+        // One byte above the limit shows that the token is too long.
         if self.depth == 1 && self.token.len() <= KEPT {
             self.token.push(byte);
         }

@@ -1,4 +1,4 @@
-//! The interface for the embedding program's own prompts and resources, beside Toolhold's.
+//! The interface for the prompts and resources of an embedding program.
 
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -7,12 +7,12 @@ use rmcp::model::{
 };
 use toolhold_core::{BoxFuture, Session};
 
-/// Prompts and resources of the embedding program, which clients get beside those of Toolhold. Its
-/// tools come from a [`ToolSource`](toolhold_core::ToolSource).
+/// Prompts and resources of the embedding program. Clients get them in addition to Toolhold's. The
+/// program's tools come from a [`ToolSource`](toolhold_core::ToolSource).
 ///
-/// The program is responsible for what it offers here: no rule of the configuration decides on it,
-/// and nothing is recorded. The session identifies the caller. Names of Toolhold's own (`tools`,
-/// `toolhold://…`) never get here.
+/// The program is responsible for these prompts and resources: configured rules don't apply to
+/// them, and their use isn't recorded. The session identifies the caller. Requests for Toolhold's
+/// own names (`tools`, `toolhold://…`) aren't passed to this trait.
 pub trait Extras: Send + Sync + 'static {
     /// Returns the prompts in the order of the list.
     fn prompts(&self) -> Vec<Prompt> {
@@ -47,8 +47,8 @@ pub trait Extras: Send + Sync + 'static {
         Box::pin(std::future::ready(None))
     }
 
-    /// Completes an argument of a prompt or a part of an address. Returns `None` if it can't be
-    /// completed.
+    /// Completes an argument of a prompt or a part of an address. Returns `None` if there is no
+    /// completion.
     fn completed<'a>(
         &'a self,
         _: &'a Session,

@@ -63,8 +63,8 @@ impl CallApprover {
         }
     }
 
-    /// Makes the form that the client shows. For an address, a client that can't show addresses
-    /// gets a form without fields. Returns `None` if the form isn't valid.
+    /// Makes the form that the client shows. If the elicitation has an address and the client can't
+    /// show addresses, the form has no fields. Returns `None` if the form isn't valid.
     fn form_of(&self, inquiry: &Inquiry, id: &str) -> Option<ElicitRequestParams> {
         let message = inquiry.to_text();
         let requested_schema = match &inquiry.wanted {
@@ -83,7 +83,7 @@ impl CallApprover {
     }
 }
 
-/// Asks in a task. Returns `None` if the client gives no valid answer.
+/// Sends an elicitation in a task. Returns `None` if the client gives no valid answer.
 async fn ask_in_task(task: &Task, form: ElicitRequestParams) -> Option<ElicitResult> {
     let _open = OpenInTask(task);
     let answer = task.ask(form).await.ok()?;

@@ -1,11 +1,11 @@
 //! Serves the tools of a [`Host`](toolhold_core::Host) to clients of the Model Context Protocol.
 //!
-//! A [`Server`] serves one client or many, in the protocol's revisions from 2025-03-26 to
-//! 2026-07-28. It changes nothing about a call and its rights: it only translates the host's tools,
-//! answers, progress and questions into the protocol.
+//! A [`Server`] serves one or more clients, in the protocol's revisions from 2025-03-26 to
+//! 2026-07-28. The server only translates the host's tools, answers, progress and questions into
+//! the protocol. It doesn't change calls or their permissions.
 //!
-//! [`serve_stdio`] serves the client that started this process, [`serve_http`] clients over a port
-//! or a Unix socket.
+//! [`serve_stdio`] serves the client that started this process. [`serve_http`] serves clients over
+//! a port or a Unix socket.
 
 mod admission;
 mod answer;

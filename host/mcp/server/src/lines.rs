@@ -1,8 +1,9 @@
 //! Reads and writes MCP messages as lines of JSON, and skips lines that are too long.
 //!
-//! Replaces the transport of the protocol's crate: a call, the most frequent message, is parsed at
-//! once instead of by trying one method after the other, and answers that are ready together are
-//! sent together. That crate still decides what a line means.
+//! Replaces the transport of the protocol's crate. That transport parses a message by trying one
+//! method after the other. This transport parses calls first, because they are the most frequent
+//! messages. Answers that are ready at the same time are written together. The crate still decides
+//! on the meaning of a line.
 
 use std::fmt;
 use std::io::{self, BufRead};
@@ -27,17 +28,17 @@ use tokio_util::codec::Decoder;
 
 use crate::envelope::Envelope;
 
-/// Bytes that are read at once and buffered for writing: the size of a pipe.
+/// Bytes that are read at once and buffered for writing. Equals the size of a pipe.
 const BUFFER: usize = 64 << 10;
 
 /// Reads and writes lines.
 pub(crate) struct Lines<R, W> {
     reader: BufReader<R>,
-    /// The part of a line that was read so far. The reading future doesn't hold it, since that
+    /// The part of a line that was read so far. The line isn't in the reading future, because that
     /// future may be dropped and made again at any point.
     line: Vec<u8>,
     longest: usize,
-    /// The envelope of a line that is too long and whose end wasn't read yet.
+    /// The envelope of a line that is too long and that wasn't read to its end yet.
     too_long: Option<Envelope>,
     /// Whether `receive` has to write a refusal.
     has_refusal: bool,
@@ -48,11 +49,11 @@ pub(crate) struct Lines<R, W> {
 pub(crate) struct WriteHalf<W> {
     /// The bytes to write.
     ready: Mutex<Vec<u8>>,
-    /// `None`: it is closed or broken.
+    /// The output. `None` if it is closed or broken.
     writing: tokio::sync::Mutex<Option<Writing<W>>>,
 }
 
-/// The bytes that are being written, continued where it stopped.
+/// The bytes that are being written, and the position of the next byte.
 struct Writing<W> {
     writer: W,
     bytes: Vec<u8>,
@@ -66,7 +67,7 @@ enum Line {
     TooLong(Envelope),
 }
 
-/// An answer to a line that isn't a request. The answer always has an ID, which is `null` if the
+/// An answer to a line that isn't a request. The answer always has an ID. The ID is `null` if the
 /// line has no readable ID.
 #[derive(Serialize)]
 struct Refusal {
@@ -127,8 +128,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         Arc::clone(&self.out)
     }
 
-    /// Reads a line with its end. Returns `None` if the input has ended. The future may be dropped
-    /// at any point and made again.
+    /// Reads a line including its end. Returns `None` if the input has ended. The future may be
+    /// dropped at any point and made again.
     async fn read(&mut self) -> Option<Line> {
         loop {
             let buffered = match self.reader.fill_buf().await {
@@ -139,8 +140,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                     return None;
                 }
             };
-            // Unlike `position`, this compares many bytes at a time. It reads memory, and so never
-            // fails.
+            // Unlike `position`, this function compares many bytes at a time. It reads memory, so
+            // it can't fail.
             let length = BufRead::skip_until(&mut &*buffered, b'\n').unwrap_or(buffered.len());
             let part = &buffered[..length];
             let is_end = part.ends_with(b"\n");
@@ -183,8 +184,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        // The answer is written now, and not in its turn, together with the answers that are ready
-        // by then.
+        // The answer is added to the output now, and is written together with other answers that
+        // are ready.
         let result = self.out.put(&message);
         let out = Arc::clone(&self.out);
         async move {
@@ -200,8 +201,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                 self.out.write().await;
                 self.has_refusal = false;
             }
-            // A buffered line is returned without waiting: the tasks that handle earlier lines
-            // would never run.
+            // A buffered line is returned without waiting. Without this call, the tasks that handle
+            // earlier lines would never run.
             tokio::task::coop::consume_budget().await;
             match self.read().await? {
                 Line::Whole => {}
@@ -263,9 +264,9 @@ impl<W: AsyncWrite + Unpin> WriteHalf<W> {
         Ok(result?)
     }
 
-    /// Writes everything that was appended before, unless another future does. The future may be
-    /// dropped at any point, and the next future continues there. If the client doesn't read any
-    /// more, this is logged once, and further output is dropped.
+    /// Writes all output that was added before this call, unless another future writes it. The
+    /// future may be dropped at any point, and the next future continues at the same position. If
+    /// the client no longer reads, this is logged once, and further output is dropped.
     pub(crate) async fn write(&self) {
         let mut turn = self.writing.lock().await;
         let Some(writing) = &mut *turn else {
@@ -283,7 +284,7 @@ impl<W: AsyncWrite + Unpin> WriteHalf<W> {
                     "no more answers are written: writing to the client failed: {error}"
                 ),
             }
-            // A line was cut, so no line after it would be valid.
+            // Part of a line was written, so no further line would be valid.
             *turn = None;
         }
     }
@@ -291,7 +292,7 @@ impl<W: AsyncWrite + Unpin> WriteHalf<W> {
 
 impl<W: AsyncWrite + Unpin> Writing<W> {
     /// Writes the rest of earlier output, and then the output that is ready at that time. Later
-    /// output is written by its own future, so that this future ends.
+    /// output is written by other futures, so that this future ends.
     async fn write_all<'a>(
         &mut self,
         ready: impl FnOnce() -> MutexGuard<'a, Vec<u8>>,
@@ -334,7 +335,7 @@ fn parse(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, JsonRpcMes
             }
             Ok(Some(JsonRpcMessage::request(ClientRequest::CallToolRequest(request), id)))
         }
-        // The protocol's crate parses any other message and finds its errors.
+        // The protocol's crate parses other messages and finds their errors.
         Err(_) => JsonRpcMessageCodec::default().decode(&mut BytesMut::from(line)),
     }
 }

@@ -8,9 +8,9 @@ use toolhold_core::Host;
 /// The host that serves at the moment.
 pub struct LiveHost {
     current: RwLock<Arc<Host>>,
-    /// Counts the replacements.
+    /// The number of replacements.
     replaced: watch::Sender<u64>,
-    /// The note that the client gets once, with its next answer.
+    /// The note that the client gets once with its next answer.
     note: Mutex<Option<String>>,
 }
 
@@ -30,8 +30,8 @@ impl LiveHost {
         self.replaced.subscribe()
     }
 
-    /// Replaces the host for the next calls. Returns the earlier host, with which running calls
-    /// end. Clients get a notification if the tools are different.
+    /// Replaces the host for the next calls. Returns the earlier host, in which running calls
+    /// continue. Clients get a notification if the tools are different.
     pub fn replace(&self, host: Arc<Host>) -> Arc<Host> {
         *self.note.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
@@ -46,8 +46,8 @@ impl LiveHost {
         self.current().refuse_calls(reason);
     }
 
-    /// Sets a note for the client, which gets it once with its next answer. Call this only if the
-    /// server serves one client over a pipe, since other clients may be of other people.
+    /// Sets a note that the client gets once with its next answer. Call this function only if the
+    /// server serves one client over a pipe, because clients over HTTP may belong to other people.
     pub fn tell(&self, note: String) {
         *self.note.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
     }

@@ -1,4 +1,4 @@
-//! Decides which keys of a client's `_meta` reach a tool.
+//! Decides which keys of a client's `_meta` are passed to a tool.
 
 use rmcp::model::RequestMetaObject;
 use serde_json::{Map, Value};
@@ -10,15 +10,15 @@ const PROTOCOL: [&str; 1] = ["progressToken"];
 const TOOLHOLD: [&str; 2] = ["toolhold:", "toolhold/"];
 
 /// Returns the client's metadata of a call for the tool, without the keys of the protocol and of
-/// Toolhold. Returns `None` if no key is left.
+/// Toolhold. Returns `None` if no keys remain.
 pub(crate) fn for_tool(meta: &RequestMetaObject) -> Option<Map<String, Value>> {
     let own = meta.0.0.iter().filter(|(key, _)| !is_reserved(key));
     let fields: Map<_, _> = own.map(|(key, value)| (key.clone(), value.clone())).collect();
     if fields.is_empty() { None } else { Some(fields) }
 }
 
-/// Checks whether a key is the protocol's own, or Toolhold's. A prefix whose first or second label
-/// is `modelcontextprotocol` or `mcp` is reserved for the protocol.
+/// Checks whether a key belongs to the protocol or to Toolhold. A prefix whose first or second
+/// label is `modelcontextprotocol` or `mcp` is reserved for the protocol.
 pub(crate) fn is_reserved(key: &str) -> bool {
     PROTOCOL.contains(&key)
         || TOOLHOLD.iter().any(|prefix| key.starts_with(prefix))

@@ -15,7 +15,7 @@ use toolhold_core::FilterSummary;
 /// The media type of [`Metrics::text`].
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Buckets in seconds: from a built-in tool to the longest call.
+/// Buckets in seconds, from the time of a built-in tool to the time of the longest call.
 const SECONDS: [f64; 12] =
     [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 600.0];
 
@@ -68,7 +68,7 @@ impl Metrics {
         Counted::new(&self.running)
     }
 
-    /// Counts a call that has ended. `tool` must exist, since clients can make up any number of
+    /// Counts a call that has ended. `tool` must exist, because clients can invent any number of
     /// names.
     pub(crate) fn count_call(&self, tool: &str, outcome: &str, took: Duration) {
         let labels = [("tool", tool.to_owned()), ("outcome", outcome.to_owned())];
@@ -104,7 +104,7 @@ impl Metrics {
     }
 }
 
-/// Lowers a gauge by one when it is dropped.
+/// Decreases a gauge by one when this value is dropped.
 pub(crate) struct Counted(Gauge<i64, AtomicI64>);
 
 impl Counted {

@@ -1,10 +1,10 @@
-//! Keeps a call waiting until its client repeats the request with the answer to its tool's
-//! question, in 2026-07-28.
+//! In revision 2026-07-28, keeps a call waiting until its client repeats the request with the
+//! answer to the question of the call's tool.
 //!
-//! In that revision, the server can't ask while a request is open: the request ends with the
-//! question, and the client repeats it with the answer. The call itself waits meanwhile, so that no
-//! part of it is done twice. Its ticket is a name that nobody can guess, and is valid for its
-//! session only.
+//! In that revision, the server can't ask while a request is open. The request ends with the
+//! question, and the client repeats the request with the answer. The call waits meanwhile, so that
+//! no part of the call runs twice. The ticket of the call is a random name, and is valid only in
+//! the session of the call.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -24,11 +24,11 @@ pub(crate) const FIELD: &str = "answer";
 /// The beginning of a ticket.
 const TICKET: &str = "call-";
 
-/// Returns the question that the client of a call has to ask before it repeats its request, if
-/// there is one.
+/// Returns the question that the client must ask before it repeats the request of a call, if there
+/// is a question.
 pub(crate) type RequiredInput = Arc<dyn Fn() -> Option<InputRequiredResult> + Send + Sync>;
 
-/// A call that runs for a request. `None`: the call ended early, without an answer.
+/// A call that runs for a request. `None` if the call ended early without an answer.
 pub(crate) struct WaitingCall {
     pub(crate) call: Pin<Box<dyn Future<Output = Option<Answer>> + Send>>,
     pub(crate) questions: mpsc::Receiver<OpenQuestion>,
@@ -50,12 +50,12 @@ struct ParkedCall {
     answer: oneshot::Sender<ElicitResult>,
 }
 
-/// The calls of a server that wait, by the names of their questions. The host bounds how many
-/// questions are open.
+/// The waiting calls of a server, by the names of their questions. The host limits the number of
+/// open questions.
 #[derive(Default)]
 pub(crate) struct ParkedCalls(Mutex<HashMap<String, ParkedCall>>);
 
-/// Forgets a question when its call no longer waits for the answer.
+/// Removes a question when its call no longer waits for the answer.
 struct ParkedGuard<'a>(&'a ParkedCalls, String);
 
 impl Drop for ParkedGuard<'_> {
@@ -70,7 +70,7 @@ impl ParkedCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks a question, which ends the request. Returns `None` if nobody answers.
+    /// Asks a question. The question ends the request. Returns `None` if nobody answers.
     pub(crate) async fn ask(
         &self,
         id: String,
@@ -83,7 +83,7 @@ impl ParkedCalls {
         receiver.await.ok()
     }
 
-    /// Lets a call wait, and returns the question for its client.
+    /// Makes a call wait, and returns the question for its client.
     pub(crate) fn park(
         &self,
         session: &Arc<str>,
@@ -91,7 +91,7 @@ impl ParkedCalls {
         mut call: WaitingCall,
         question: OpenQuestion,
     ) -> InputRequiredResult {
-        // The call goes on by itself, so that its limits hold.
+        // The call runs in its own task, so that its time limits apply.
         let running = tokio::spawn(call.call);
         call.call = Box::pin(async move { running.await.ok().flatten() });
         let OpenQuestion { id, form, answer } = question;
@@ -109,11 +109,11 @@ impl ParkedCalls {
     }
 
     /// Takes the call that a repeated request continues. Returns `None` if the request has no
-    /// ticket of a call that waits.
+    /// ticket of a waiting call.
     ///
     /// # Errors
     ///
-    /// No call waits for this answer.
+    /// Returns an error if no call waits for this answer.
     pub(crate) fn resume(
         &self,
         session: &str,

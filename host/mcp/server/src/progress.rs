@@ -15,7 +15,8 @@ use toolhold_core::{Content, Events, Progress, fenced};
 use crate::answer::META;
 use crate::tasks::StartedTask;
 
-/// Notifications that wait for a slow client. Further ones are dropped: the answer has everything.
+/// Notifications that wait for a slow client. Further notifications are dropped, because the answer
+/// is complete without them.
 const WAITING: usize = 64;
 
 /// Bytes of one message.
@@ -29,18 +30,18 @@ struct Notification {
 
 /// Sends notifications to the client that asked for progress.
 pub(crate) struct ProgressSender {
-    /// `None` after the end of the call.
+    /// The channel to the client. `None` after the end of the call.
     sender: Mutex<Option<Sender<Notification>>>,
     /// Number of notifications. The protocol requires that progress only grows.
     count: AtomicU64,
-    /// The call, if its client takes tasks.
+    /// The call, if its client supports MCP tasks.
     started_task: Option<Arc<StartedTask>>,
     tool: String,
 }
 
 impl ProgressSender {
-    /// Starts to notify a client that gave a token. The task ends when everything is sent, after
-    /// [`end`](Self::end).
+    /// Starts to notify a client that sent a token. The sending task ends after [`end`](Self::end),
+    /// when all notifications are sent.
     pub(crate) fn begin(
         peer: &Peer<RoleServer>,
         token: Option<ProgressToken>,
@@ -67,14 +68,15 @@ impl ProgressSender {
     fn say(&self, message: &str, untrusted: bool) {
         let message = cut(message, MESSAGE);
         match &self.started_task {
-            // The state of a task has no metadata, and may be shown to a model.
+            // The state of a task has no metadata, and a model may see the state.
             Some(started_task) if untrusted => started_task.say(&fenced(&self.tool, message)),
             Some(started_task) => started_task.say(message),
             None => {}
         }
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = &*sender else { return };
-        // A call may report a fraction that falls, or no fraction. Steps only grow.
+        // The fraction that a call reports may decrease or be missing. The number of steps always
+        // increases.
         let step = (self.count.fetch_add(1, Ordering::Relaxed) + 1) as f64;
         let _ = sender.try_send(Notification { step, message: message.to_owned(), untrusted });
     }
@@ -101,7 +103,7 @@ async fn send_progress(
         let mut notification =
             ProgressNotificationParam::new(token.clone(), step).with_message(message);
         if untrusted {
-            // The mark is at the same place as in an answer.
+            // An answer has the mark at the same place.
             let mark = json!({ "tool": { (Content::UNTRUSTED): true } });
             let meta = MetaObject([(META.to_owned(), mark)].into_iter().collect());
             notification.meta = Some(NotificationMetaObject(meta));

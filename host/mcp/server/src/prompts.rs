@@ -12,12 +12,12 @@ use rmcp::model::{
 use serde_json::json;
 use toolhold_core::{Access, Audience, Definition, Host, Request, Session, Verdict};
 
-/// Its name and its argument's name.
+/// The name of the prompt, and the name of its argument.
 pub(crate) const TOOLS: &str = "tools";
 pub(crate) const PATH: &str = "path";
 
-/// Bytes of a path, which is repeated for each tool and each name below it. The system accepts no
-/// longer path.
+/// Most bytes of a path. The path is repeated for each tool and each name in the folder. The system
+/// accepts no longer paths.
 const MAX_PATH: usize = 4096;
 
 /// The tool that lists a directory.
@@ -40,7 +40,7 @@ pub(crate) fn definition() -> Prompt {
 ///
 /// # Errors
 ///
-/// The prompt has no such argument.
+/// Returns an error if the prompt has no such argument.
 pub(crate) fn answer_prompt(
     host: &Host,
     tools: &[Arc<Definition>],
@@ -118,8 +118,8 @@ fn sentence(description: &str) -> &str {
     description.split_once(". ").map_or(description, |(first, _)| first).trim_end_matches('.')
 }
 
-/// Completes the beginning of a path with a call of `list_directory`, under the same rules as any
-/// call, and recorded as one.
+/// Completes the start of a path with a call of `list_directory`. The same rules apply as for other
+/// calls, and the call is recorded.
 pub(crate) async fn paths(host: &Host, session: &Session, prefix: &str) -> CompletionInfo {
     let (directory, name) = prefix.rsplit_once('/').unwrap_or(("", prefix));
     let listed_directory = match directory {

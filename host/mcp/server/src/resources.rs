@@ -1,4 +1,5 @@
-//! Offers cut answers and the audit entries of their own calls to clients, as MCP resources.
+//! Offers MCP resources to clients: answers that were cut, and the audit entries of the client's
+//! own calls.
 
 use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
@@ -63,8 +64,8 @@ pub(crate) fn not_found(uri: &str) -> ErrorData {
     ErrorData::resource_not_found("there is no such resource", Some(json!({ "uri": uri })))
 }
 
-/// Reads a part of a stored answer by a call of a tool, under the same rules as any call, and
-/// recorded as one. `address` is the ID with the query.
+/// Reads a part of a stored answer with a call of a tool. The same rules apply as for other calls,
+/// and the call is recorded. `address` is the ID with the query.
 async fn read_kept(host: &Host, session: &Session, address: &str) -> Result<String, ErrorData> {
     let (id, query) = address.split_once('?').unwrap_or((address, ""));
     let mut arguments = json!({ "id": id });
@@ -96,8 +97,8 @@ fn not_kept(address: &str) -> ErrorData {
     not_found(&format!("{KEPT}{address}"))
 }
 
-/// Removes the reason for which a model denied the call from a record, since the agent would learn
-/// from it how to argue.
+/// Removes the reason why a model denied the call from a record, because the agent could use the
+/// reason to argue.
 fn without_reason(mut record: Value) -> Value {
     const DECISION: &str = "adversarial_policy_decision";
     if let Some(Value::String(decision)) = record.get_mut(DECISION)

@@ -10,7 +10,7 @@ use toolhold_core::{Answer, Body, Category, Content, Host, PromptOffer, Resource
 
 use crate::answer;
 
-/// The call of a tool that gets a prompt or a resource: the tool and its arguments.
+/// The call of a tool that gets a prompt or a resource, as the tool and its arguments.
 pub(crate) type OfferCall = (String, JsonObject);
 
 /// Returns the prompts.

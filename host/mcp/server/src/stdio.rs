@@ -17,16 +17,16 @@ use crate::error::ServeError;
 use crate::lines::Lines;
 use crate::server::Server;
 
-/// Largest message in bytes. A call's arguments are at most 1 MiB by default; as JSON they may be
-/// longer.
+/// The size of the largest message, in bytes. The arguments of a call are at most 1 MiB by default,
+/// and may be longer as JSON.
 const MESSAGE: usize = 4 << 20;
 
-/// Serves the client on stdin and stdout until it closes stdin or `end` is cancelled. Calls that
-/// still run then are ended and recorded. The session is the client's own: it shares no approvals,
-/// counters or stored answers.
+/// Serves the client on stdin and stdout until the client closes stdin or `end` is cancelled. Calls
+/// that run at this time are ended and recorded. The client has its own session, so it shares no
+/// approvals, counters or stored answers.
 ///
-/// Only the protocol reaches the client: from here on, other output of this process to stdout goes
-/// to stderr.
+/// Only protocol messages reach the client. From this call on, other output of this process to
+/// stdout goes to stderr.
 ///
 /// # Errors
 ///
@@ -47,12 +47,12 @@ pub async fn serve_stdio(
     serve(server, session, reading, writing, end).await
 }
 
-/// Returns a function for `map_err`, which adds the failed step to an I/O error.
+/// Returns a function for `map_err` that adds the failed step to an I/O error.
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> ServeError {
     move |error| ServeError::Io { what, error }
 }
 
-/// Serves one client, which writes to `reading` and reads from `writing`.
+/// Serves one client. The client writes to `reading` and reads from `writing`.
 pub(crate) async fn serve(
     server: Server,
     session: Session,
@@ -72,7 +72,7 @@ pub(crate) async fn serve(
             }
             Ok(_) => Ok(()),
         },
-        // The client went away before it started.
+        // The client disconnected before the session started.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
             Ok(())
         }
@@ -82,9 +82,9 @@ pub(crate) async fn serve(
     result
 }
 
-/// Makes a reader. The reactor waits for a pipe or a socket on the thread that then handles the
-/// message, since a switch to another thread would cost more than the call. A thread that may block
-/// reads other files, such as a terminal.
+/// Makes a reader. For a pipe or a socket, the reactor waits on the thread that then handles the
+/// message, because a switch to another thread would take longer than the call. Other files, such
+/// as a terminal, are read on a thread that may block.
 fn reader(input: OwnedFd) -> io::Result<Box<dyn AsyncRead + Send + Unpin>> {
     Ok(match kind(&input)? {
         FileType::Fifo => Box::new(pipe::Receiver::from_owned_fd(input)?),

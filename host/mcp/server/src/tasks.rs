@@ -1,9 +1,9 @@
 //! Runs long calls as MCP tasks: the request is answered at once, and the client fetches the result
 //! later.
 //!
-//! Only a client that allows it in its request gets a task, and only for a call that isn't quick. A
-//! question while the request is open ends the request, as without tasks; a later question is asked
-//! in the task.
+//! A call becomes a task only if its client allows this in the request, and only if the call isn't
+//! quick. A question while the request is open ends the request, like a question without tasks. A
+//! later question is asked in the task.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,8 +21,8 @@ use toolhold_core::CancellationToken;
 
 use crate::random;
 
-/// Returns the owner of a session: its name without the handle that the caller chose. The user owns
-/// all connections on stdio.
+/// Returns the owner of a session, which is the session's name without the handle that the caller
+/// chose. All connections on stdio belong to the user.
 pub(crate) fn owner(session: &str) -> &str {
     match session.rfind(']') {
         Some(end) => &session[..=end],
@@ -30,35 +30,35 @@ pub(crate) fn owner(session: &str) -> &str {
     }
 }
 
-/// Time that a call holds its request open before it becomes a task. A client polls a task's state
-/// and learns its end later than an answer; below half a second, which feels instant and which
-/// every proxy accepts, a task isn't worth it.
+/// Time for which a call keeps its request open before the call becomes a task. A client polls the
+/// state of a task, so it gets the result later than an answer. Below half a second, a call feels
+/// instant and all proxies accept the wait, so a task has no advantage.
 pub(crate) const QUICK: Duration = Duration::from_millis(500);
 
 /// Time for the client to fetch the result of a task.
 pub(crate) const KEPT: Duration = Duration::from_secs(300);
 
-/// Tasks of one session and of all, including ended ones that are kept. A further call holds its
-/// request open, as without tasks.
+/// Most tasks of one session and of all sessions, including stored tasks that have ended. A further
+/// call keeps its request open, like a call without tasks.
 const MOST_OF_SESSION: usize = 64;
 const MOST: usize = 1024;
 
-/// Bytes of stored results for one session and for all.
+/// Most bytes of stored results for one session and for all sessions.
 const BYTES_OF_SESSION: usize = 32 << 20;
 const BYTES: usize = 128 << 20;
 
-/// Interval for polling: a quarter of the time that the call has taken, so that the result is late
-/// by at most that, within these limits.
+/// Limits of the polling interval. The interval is a quarter of the time that the call has taken,
+/// so that the result is late by at most a quarter.
 const SOONEST: Duration = Duration::from_millis(250);
 const LATEST: Duration = Duration::from_secs(5);
 
-/// A call of a client that takes tasks, before it is a task.
+/// A call that isn't a task yet, of a client that supports MCP tasks.
 #[derive(Debug, Default)]
 pub(crate) struct StartedTask(Mutex<Stage>);
 
 #[derive(Debug)]
 enum Stage {
-    /// The request is open. The last message is kept for a later task.
+    /// The request is open. Contains the last message for a later task.
     Open(Option<String>),
     /// The request ends with a question. The call doesn't become a task any more.
     Asked,
@@ -76,8 +76,8 @@ impl StartedTask {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the task that the call has become. Returns `None` if the call isn't a task. Then it
-    /// doesn't become a task any more, since the question ends its request.
+    /// Returns the task that the call has become. Returns `None` if the call isn't a task. In this
+    /// case the call can no longer become a task, because its question ends the request.
     pub(crate) fn asks(&self) -> Option<Arc<Task>> {
         let mut stage = self.stage();
         match &*stage {
@@ -111,7 +111,7 @@ pub(crate) struct Task {
     id: String,
     session: Arc<str>,
     began: Instant,
-    /// The same time, for the client.
+    /// The start time of the task, in the form for the client.
     created: String,
     cancel: CancellationToken,
     state: Mutex<State>,
@@ -120,11 +120,11 @@ pub(crate) struct Task {
 #[derive(Debug)]
 struct State {
     updated: String,
-    /// Its last status message.
+    /// The last status message.
     message: Option<String>,
-    /// The open question for its client.
+    /// The open question for the task's client.
     question: Option<TaskQuestion>,
-    /// Number of questions so far: each has its own name.
+    /// The number of questions so far. The number gives each question a unique name.
     question_count: usize,
     end: Option<(End, Instant)>,
 }
@@ -139,7 +139,7 @@ struct TaskQuestion {
 /// The result of a task.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The call's result as JSON: its length is its memory.
+    /// The call's result as JSON. The length of the text equals its memory.
     Completed(String),
     Failed(ErrorData),
     Cancelled,
@@ -195,8 +195,8 @@ impl Task {
         change(&mut state)
     }
 
-    /// Asks the user of the task's client. The answer comes with [`answered`](Self::answered). If
-    /// the task has ended, no answer comes.
+    /// Asks the user of the task's client. [`answered`](Self::answered) delivers the answer. If the
+    /// task has ended, there is no answer.
     pub(crate) fn ask(&self, form: ElicitRequestParams) -> Receiver<Value> {
         let (sender, receiver) = channel();
         self.change(|state| {
@@ -247,7 +247,7 @@ impl Task {
             None => Instant::now(),
         };
         let age = until - self.began;
-        // The task is kept for this time from now on, or from its end.
+        // The task is stored for this time from now on, or from its end.
         task.ttl_ms = Some(milliseconds(age + KEPT));
         task.poll_interval_ms = Some(milliseconds((age / 4).clamp(SOONEST, LATEST)));
         let payload = match (&state.end, &state.question) {
@@ -279,7 +279,7 @@ impl Tasks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a call a task of its session. Returns `None` if there is no room, or if the request
+    /// Makes a call a task of its session. Returns `None` if a limit is reached, or if the request
     /// ends with a question.
     pub(crate) fn begin(
         &self,
@@ -321,7 +321,7 @@ impl Tasks {
     ///
     /// # Errors
     ///
-    /// The session has no task with this ID, or the task ended too long ago.
+    /// Returns an error if the session has no task with this ID, or if the task ended too long ago.
     pub(crate) fn find(&self, session: &str, id: &str) -> Result<Arc<Task>, ErrorData> {
         if let Some(task) = self.lock_tasks().get(id)
             && *task.session == *session
@@ -333,7 +333,7 @@ impl Tasks {
         Err(ErrorData::invalid_params(why, None))
     }
 
-    /// Stores the result of a task if there is room.
+    /// Stores the result of a task unless the limits are reached.
     pub(crate) fn end(&self, task: &Task, end: End) {
         let tasks = self.lock_tasks();
         let mut of_owner: usize = 0;

@@ -1,4 +1,4 @@
-//! Reads the file of a component within its limit, and computes its digest.
+//! Reads a component's file up to a size limit, and computes its digest.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -17,7 +17,7 @@ pub enum ComponentFileError {
     /// The file can't be opened or read.
     #[error("it can't be read: {0}")]
     Read(#[from] io::Error),
-    /// The path is that of a folder, a FIFO or a device.
+    /// The path leads to a folder, a FIFO or a device.
     #[error("it isn't a file")]
     NotAFile,
     /// The file is larger than [`MAX_COMPONENT`].
@@ -41,7 +41,7 @@ pub fn is_sha256(text: &str) -> bool {
 ///
 /// The file can't be opened.
 pub fn open(path: &Path) -> Result<File, ComponentFileError> {
-    // NONBLOCK: opening a FIFO must not wait for its other end.
+    // With NONBLOCK, opening a FIFO doesn't wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from)?;
     Ok(file.into())
@@ -51,7 +51,7 @@ pub fn open(path: &Path) -> Result<File, ComponentFileError> {
 ///
 /// # Errors
 ///
-/// The file can't be read, isn't a regular file, or is too large.
+/// Returns an error if the file can't be read, isn't a regular file, or is too large.
 pub fn read(file: File) -> Result<Vec<u8>, ComponentFileError> {
     if !file.metadata()?.is_file() {
         return Err(ComponentFileError::NotAFile);
@@ -67,13 +67,13 @@ pub fn read(file: File) -> Result<Vec<u8>, ComponentFileError> {
 /// A file that is built into the program.
 #[derive(Clone, Copy, Debug)]
 pub enum EmbeddedFile {
-    /// The bytes of the file: from `include_bytes!`, or read and leaked.
+    /// The bytes of the file. They come from `include_bytes!`, or were read and leaked.
     Plain(&'static [u8]),
     /// The file, compressed with Zstandard.
     Compressed {
         /// The compressed bytes.
         bytes: &'static [u8],
-        /// Another compressed file, whose content isn't repeated.
+        /// Another compressed file. Content that both files contain isn't stored again.
         base: &'static [u8],
     },
 }

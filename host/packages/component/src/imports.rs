@@ -42,13 +42,14 @@ const BASE: [&str; 35] = [
     "wasi:sockets/tcp-create-socket",
     "wasi:sockets/udp",
     "wasi:sockets/udp-create-socket",
-    // Of a module, which gets the adapter to WASI 0.2. No component can import a name like this.
+    // Modules import this name and get the adapter to WASI 0.2. No component can import such a
+    // name.
     "wasi_snapshot_preview1",
 ];
 
 /// Returns the reason why a component's import is refused, or `None` if the import is allowed.
-/// `manifest` has the requested capabilities. `table` is the table of the configuration that
-/// grants, for remedies. `is_admitted` tells whether the component may import the interfaces of a
+/// `manifest` has the requested capabilities. `table` is the configuration table for grants, which
+/// remedies name. `is_admitted` returns whether the component may import the interfaces of a
 /// capability.
 pub fn refusal(
     import: &str,

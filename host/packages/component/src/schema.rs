@@ -1,4 +1,5 @@
-//! Checks untrusted schemas: they are bounded, self-contained, and neutralised.
+//! Checks untrusted schemas. A schema must be within limits, without references to other documents,
+//! and neutral.
 
 use std::collections::HashMap;
 
@@ -11,32 +12,33 @@ const MAX_SCHEMA: usize = 64 * 1024;
 /// Most levels of nesting in a schema.
 const MAX_DEPTH: usize = 32;
 
-/// Most values in a schema after every reference is replaced by its target. The time for checking
-/// arguments grows with this number. With a few dozen definitions that each refer twice to the next
-/// one, the check would never end.
+/// Most values in a schema after each reference is replaced with its target. The time for checking
+/// arguments grows with this number. With a few dozen definitions that each refer to the next one
+/// twice, the check would never end.
 const MAX_UNFOLDED: usize = 100_000;
 
-/// Most references in a row, since following them uses the stack.
+/// Most consecutive references. Following each reference uses the stack.
 const MAX_CHAIN: usize = 100;
 
-/// Most levels of a schema, references followed. Reading and compiling it use the stack for each:
-/// without optimisation up to 10 KB, and a thread has 2 MiB.
+/// Most levels of a schema after references are followed. Reading and compiling the schema uses the
+/// stack for each level: up to 10 KB without optimisation, and a thread has 2 MiB.
 const MAX_LEVELS: usize = 150;
 
-/// Limit for the levels of a value times the levels of a schema that refers back to itself: the
-/// check uses the stack for each.
+/// Limit for the levels of a value times the levels of a recursive schema. The check uses the stack
+/// for each of these levels.
 const MAX_NESTING: usize = 1_000;
 
-/// Limit for the values of a value times the values of a schema: about a second of work.
+/// Limit for the values of a value times the values of a schema. The limit is about a second of
+/// work.
 const MAX_WORK: usize = 20_000_000;
 
-/// Keywords that hold values and no schemas.
+/// Keywords that contain values instead of schemas.
 const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 
-/// A reason why a schema is refused, as a phrase after "its schema".
+/// A reason why a schema is refused. The text is a phrase that follows "its schema".
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// Its bytes.
+    /// The schema is too large. Contains its size in bytes.
     #[error("is {0} bytes; the limit is {MAX_SCHEMA} bytes")]
     TooLarge(usize),
     /// The parser's error.
@@ -45,20 +47,20 @@ pub enum SchemaError {
     /// The schema has too many levels.
     #[error("is nested too deeply; the limit is {MAX_DEPTH} levels")]
     TooDeep,
-    /// Its references lead to too much, or to nothing.
+    /// The references lead to too many values, or a target is missing.
     #[error(
         "has too many references between its definitions, or one to nothing; the limits are \
          {MAX_UNFOLDED} values and {MAX_LEVELS} levels when expanded, and {MAX_CHAIN} references \
          in a row; use fewer references"
     )]
     UnfoldsTooFar,
-    /// The schema has several circular references for one place.
+    /// Several circular references apply to the same place in the arguments.
     #[error(
         "has more than one recursive reference for the same place in the arguments; use one such \
          reference for each place"
     )]
     CircularTwice,
-    /// A reference leads out of it.
+    /// A reference leads to another document.
     #[error("refers to another document")]
     OtherDocument,
     /// A `$ref` that isn't a plain pointer.
@@ -67,10 +69,10 @@ pub enum SchemaError {
     /// The keyword of a reference that is resolved while checking.
     #[error("has a `{0}`; use `$ref`")]
     DynamicReference(String),
-    /// A part of it has an `$id`.
+    /// A part of the schema has an `$id`.
     #[error("has a nested `$id`, which changes the meaning of the references in it; remove it")]
     NestedId,
-    /// Its dialect isn't one of JSON Schema.
+    /// The dialect isn't a dialect of JSON Schema.
     #[error("has an unknown dialect in `$schema`")]
     Dialect,
 }
@@ -78,7 +80,8 @@ pub enum SchemaError {
 /// The cost of checking values against a schema.
 #[derive(Clone, Copy, Debug)]
 pub struct SchemaCost {
-    /// The cost for each value: the number of values in the schema, references followed.
+    /// The cost for each value. This is the number of values in the schema after references are
+    /// followed.
     pub weight: usize,
     levels: usize,
     is_circular: bool,
@@ -86,15 +89,15 @@ pub struct SchemaCost {
 
 impl SchemaCost {
     /// Computes the cost of a schema. The cost is unknown if a reference isn't a pointer from the
-    /// root to a part of the schema. The weight is then the largest number.
+    /// root to a part of the schema. The weight of an unknown cost is the largest number.
     pub fn from_schema(schema: &Value) -> Self {
         let cost = Unfolding::cost_of_document(schema);
         let is_circular = cost.circular_references > 0;
         Self { weight: cost.values, levels: cost.levels, is_circular }
     }
 
-    /// Checks whether a value is small enough to be checked against the schema. Such a check can't
-    /// be interrupted, and its stack doesn't grow.
+    /// Checks whether a value is small enough for a check against the schema. Such a check can't be
+    /// interrupted, and its stack doesn't grow.
     pub fn allows(self, value: &Value) -> bool {
         let (values, levels) = size(value);
         let nesting = if self.is_circular { levels.saturating_mul(self.levels) } else { 0 };
@@ -102,7 +105,8 @@ impl SchemaCost {
     }
 }
 
-/// Returns the number of values in a value, including itself, and the number of its levels.
+/// Returns the number of values in a value, including the value itself, and the number of its
+/// levels.
 fn size(value: &Value) -> (usize, usize) {
     match value {
         Value::Array(items) => size_with(items.iter()),
@@ -160,7 +164,7 @@ fn check(value: &Value, depth: usize) -> Result<(), SchemaError> {
     }
 }
 
-/// Checks a keyword whose value is a string. References have to be pointers from the root, so that
+/// Checks a keyword whose value is a string. References must be pointers from the root, so that
 /// their targets are unambiguous.
 fn check_keyword(key: &str, text: &str, depth: usize) -> Result<(), SchemaError> {
     let is_pointer = text == "#" || (text.starts_with("#/") && !text.contains('%'));
@@ -179,11 +183,11 @@ fn check_keyword(key: &str, text: &str, depth: usize) -> Result<(), SchemaError>
 /// The cost of checking arguments against a part of a schema.
 #[derive(Clone, Copy, Default)]
 struct Cost {
-    /// Values of the schema, references followed. A circular reference isn't followed again here:
-    /// the arguments decide how often the check follows it.
+    /// The number of values in the schema after references are followed. A circular reference isn't
+    /// followed again, because the arguments determine how often the check follows it.
     values: usize,
-    /// The largest number of circular references that apply to one place in the arguments. With
-    /// two, the work doubles at each level of the arguments.
+    /// The largest number of circular references that apply to the same place in the arguments.
+    /// With two, the work doubles at each level of the arguments.
     circular_references: usize,
     /// Levels of nesting, references followed.
     levels: usize,
@@ -236,7 +240,7 @@ impl<'s> Unfolding<'s> {
                 ("$dynamicRef" | "$recursiveRef", Value::String(_)) => {
                     here = here.plus(Cost::UNKNOWN);
                 }
-                // References inside it have another root.
+                // References inside a part with an `$id` have another root.
                 ("$id", Value::String(_)) if self.levels > 1 => here = here.plus(Cost::UNKNOWN),
                 (key, data) if DATA.contains(&key) => {
                     let (values, _) = size(data);
@@ -250,7 +254,7 @@ impl<'s> Unfolding<'s> {
                 ("items" | "additionalProperties", schema) => {
                     elsewhere = elsewhere.plus_elsewhere(self.cost(schema));
                 }
-                // Definitions add a cost only where a reference leads to them.
+                // Definitions add a cost only if a reference leads to them.
                 ("$defs" | "definitions", _) => {}
                 _ => here = here.plus(self.cost(item)),
             }
@@ -261,7 +265,7 @@ impl<'s> Unfolding<'s> {
     fn cost_of_target(&mut self, target: &'s str) -> Cost {
         match self.costs.get(target) {
             Some(Some(known)) => return *known,
-            // The reference is inside its own target.
+            // This reference is inside its own target.
             Some(None) => return Cost { values: 1, circular_references: 1, levels: 1 },
             None => {}
         }
@@ -287,7 +291,7 @@ impl Cost {
     /// A cost that is more than any limit.
     const UNKNOWN: Self = Self { values: usize::MAX, circular_references: 0, levels: 0 };
 
-    /// Adds the cost of a part that applies to the same place in the arguments.
+    /// Adds the cost of another part of the schema that applies to the same place in the arguments.
     fn plus(self, other: Self) -> Self {
         Self {
             values: self.values.saturating_add(other.values),

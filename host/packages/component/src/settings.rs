@@ -1,5 +1,5 @@
-//! The settings of a plugin as it reads them: `[plugins.NAME.config]` with the defaults of its
-//! schema.
+//! The settings of a plugin in the form in which the plugin reads them: `[plugins.NAME.config]`
+//! with the defaults of the schema.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +39,8 @@ impl PluginConfig {
         self.values.is_empty()
     }
 
-    /// Returns the text of the rules for filters, or `None` if the rules aren't set or aren't a
-    /// string.
+    /// Returns the text of the rules for filters. Returns `None` if the rules aren't set or aren't
+    /// a string.
     pub fn rules(&self) -> Option<String> {
         let json = self.get(Self::RULES)?;
         serde_json::from_str(json).ok()

@@ -1,20 +1,20 @@
-//! Refuses a component that would take long to compile for its size.
+//! Refuses a component that would take too long to compile for its size.
 
 use wasmparser::{ComponentInstance, FunctionBody, Operator, Parser, Payload};
 
-/// Most nested loops in one function. Real code has fewer than half as many. The time for compiling
-/// grows at least with their square.
+/// Most nested loops in one function. Real code has fewer than half of this number. The compile
+/// time grows at least with the square of this number.
 const MAX_LOOPS: usize = 64;
 
-/// Functions that every component may have, and the bytes of the component for each more. Even an
-/// empty function costs the compiler time and memory. Functions of real components have some
-/// hundred bytes.
+/// Functions that every component may have, and the bytes of the component for each further
+/// function. Each function uses time and memory of the compiler, even if it is empty. Functions of
+/// real components have some hundred bytes.
 const FUNCTIONS: usize = 20_000;
 const BYTES_OF_FUNCTION: usize = 50;
 
-/// Most nested instances of modules and components. If a component makes two instances of another
-/// one, which makes two of a third, and so on, the compiler unfolds them all. At run time, the
-/// limit is 64.
+/// Most nested instances of modules and components. If a component makes two instances of a
+/// component that makes two of a third, and so on, the compiler expands all of them. At run time,
+/// the limit is 64.
 const MAX_INSTANCES: usize = 1000;
 
 /// A reason why a component would take too long to compile.
@@ -23,9 +23,9 @@ pub enum ShapeError {
     /// The component has too many functions for its size.
     #[error("it has too many functions; the limit for {size} bytes is {limit}")]
     Functions {
-        /// The limit for its size.
+        /// The limit for the size of the component.
         limit: usize,
-        /// Its bytes.
+        /// The size of the component in bytes.
         size: usize,
     },
     /// The component has loops that are nested too deeply.
@@ -36,17 +36,18 @@ pub enum ShapeError {
     Instances,
 }
 
-/// Refuses a component that would take long to compile for its size.
+/// Refuses a component that would take too long to compile for its size.
 ///
 /// # Errors
 ///
-/// The fault, and the limit. The compiler reports damage.
+/// Returns the fault and the limit. Damaged components aren't an error here, because the compiler
+/// reports them.
 pub fn check_shape(wasm: &[u8]) -> Result<(), ShapeError> {
     let function_limit = FUNCTIONS + wasm.len() / BYTES_OF_FUNCTION;
     let mut functions = 0_usize;
-    // The number of instances in each open component or module, the outer ones first.
+    // The number of instances in each open component or module. The outermost comes first.
     let mut open_instances = vec![0_usize];
-    // The most instances in a component or module that was read to its end.
+    // The largest number of instances in a component or module that was read completely.
     let mut largest = 1;
 
     for payload in Parser::new(0).parse_all(wasm).map_while(Result::ok) {
@@ -68,8 +69,8 @@ pub fn check_shape(wasm: &[u8]) -> Result<(), ShapeError> {
                     .map_while(Result::ok)
                     .filter(|instance| matches!(instance, ComponentInstance::Instantiate { .. }))
                     .count();
-                // Finding the component would need name resolution. It isn't larger than the
-                // largest one.
+                // Finding the component would need name resolution. The component isn't larger than
+                // the largest one so far.
                 new_instances = instantiated.saturating_mul(largest);
             }
             Payload::CodeSectionStart { count, .. } => {

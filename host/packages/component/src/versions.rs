@@ -1,8 +1,8 @@
-//! Refuses a component for another version of the contract than this host knows.
+//! Refuses a component for a version of the contract that this host doesn't know.
 //!
-//! Released items of a version never change, and an addition to a version keeps its number. A
-//! component exports and imports interfaces in exactly this version; the linker's rule that 0.1.1
-//! is as good as 0.1.0 does not apply.
+//! Released items of a version never change, and an addition to a version doesn't change its
+//! number. A component must export and import interfaces in exactly this version. The linker's rule
+//! that 0.1.1 is compatible with 0.1.0 doesn't apply.
 
 /// The version of the contract.
 pub const CONTRACT_VERSION: &str = "0.1.0";
@@ -10,8 +10,9 @@ pub const CONTRACT_VERSION: &str = "0.1.0";
 /// The packages of the contract.
 const PACKAGES: [&str; 2] = ["toolhold:tool", "toolhold:host"];
 
-/// Returns the reason why a component that imports or exports this interface is refused because of
-/// its version. Returns `None` if the interface isn't of the contract, or its version is known.
+/// Returns the reason why a component with an import or export of this interface is refused because
+/// of its version. Returns `None` if the interface isn't a part of the contract, or if its version
+/// is known.
 pub fn version_refusal(interface: &str) -> Option<String> {
     let (name, version) = split(interface);
     let package = name.split_once('/').map_or(name, |(package, _)| package);

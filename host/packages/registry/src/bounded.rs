@@ -1,4 +1,4 @@
-//! Reads a small file of the operator's within a limit, if it exists.
+//! Reads a small file of the operator up to a size limit, if the file exists.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -19,7 +19,7 @@ pub(crate) enum BoundedFileError {
 ///
 /// # Errors
 ///
-/// The file can't be read, isn't a regular file, or is larger.
+/// Returns an error if the file can't be read, isn't a regular file, or is larger than `limit`.
 pub(crate) fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, BoundedFileError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -1,5 +1,5 @@
-//! Reads the login that a registry asks for when it answers 401, and decides where a password may
-//! go.
+//! Reads the login request of a registry in a 401 answer. Decides to which servers a password may
+//! be sent.
 
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
@@ -86,17 +86,19 @@ fn split_quoted(text: &str) -> Option<(String, &str)> {
     loop {
         match chars.next()? {
             '"' => return Some((value, chars.as_str())),
-            // A backslash takes the next character as it is.
+            // A backslash escapes the next character.
             '\\' => value.push(chars.next()?),
             c => value.push(c),
         }
     }
 }
 
-/// Checks whether the password of a registry may go to the server that gives its tokens. The server
-/// needs the registry's host and port; or, with TLS on the usual port, the domain that the
-/// registry's name is in, or a name in that domain, as with `registry.example.com` and
-/// `auth.example.com`. The registry chooses this server, and could be made to choose another one.
+/// Checks whether the password of a registry may be sent to its token server. The registry chooses
+/// the token server, and an attacker could make it choose another server.
+///
+/// The token server must have the registry's host and port. With TLS on the usual port, the domain
+/// that contains the registry's name is accepted too, and so is each name in that domain, such as
+/// `auth.example.com` for `registry.example.com`.
 pub(crate) fn may_get_password(registry: &Url, realm: &Url) -> bool {
     if toolhold_net::requests::same_origin(registry, realm) {
         return true;
@@ -107,7 +109,7 @@ pub(crate) fn may_get_password(registry: &Url, realm: &Url) -> bool {
         return false;
     };
     let Some((_, domain)) = registry.split_once('.') else { return false };
-    // A domain without a dot is that of many owners, such as `com`.
+    // A domain without a dot, such as `com`, belongs to many owners.
     if !has_usual_tls || !domain.contains('.') {
         return false;
     }

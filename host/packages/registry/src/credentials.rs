@@ -55,8 +55,8 @@ pub(crate) enum Login {
 }
 
 impl Credentials {
-    /// Returns the usual path of the file: in the folder that `DOCKER_CONFIG` names, otherwise
-    /// below the home.
+    /// Returns the usual path of the file. The file is in the folder that `DOCKER_CONFIG` names, or
+    /// else in the home folder.
     pub fn usual_path(docker_config: Option<&str>, home: &Path) -> PathBuf {
         match docker_config {
             Some(folder) if !folder.is_empty() => Path::new(folder).join(FILE),
@@ -64,11 +64,11 @@ impl Credentials {
         }
     }
 
-    /// Reads the file. If it is missing, there are no logins. Blocks.
+    /// Reads the file. A missing file means that there are no logins. Blocks.
     ///
     /// # Errors
     ///
-    /// [`FetchError::Credentials`]: the file can't be read, or isn't of this form.
+    /// [`FetchError::Credentials`] if the file can't be read, or isn't in this format.
     pub fn load(path: &Path) -> Result<Self, FetchError> {
         let bytes = bounded::read_if_there(path, MAX_FILE)
             .map_err(|error| file_error(path, error.to_string()))?;
@@ -121,8 +121,8 @@ impl Credentials {
 }
 
 impl Entry {
-    /// Returns the user name and the password as the value of a header. Returns `None` if the entry
-    /// doesn't have both.
+    /// Returns the user name and the password as the value of a header. Returns `None` if one of
+    /// them is missing.
     fn basic(&self) -> Option<HeaderValue> {
         let login = match STANDARD.decode(self.auth.trim()) {
             Ok(decoded) if !decoded.is_empty() => decoded,
@@ -149,8 +149,8 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Returns the host and port in a key of `auths`, which may be a URL. Returns `None` if the key is
-/// for a part of a registry: its login isn't one for the whole registry.
+/// Returns the host and port in a key of `auths`. The key may be a URL. Returns `None` if the key
+/// is for a part of a registry, because the login is then not valid for the whole registry.
 fn registry_of(key: &str) -> Option<&str> {
     let location = key.strip_prefix("https://").unwrap_or(key);
     match location.split_once('/') {

@@ -1,6 +1,6 @@
 //! The reasons why a plugin can't be fetched, as messages for people.
 
-/// A reason why a plugin can't be fetched. No part of the plugin is used then.
+/// A reason why a plugin can't be fetched. After an error, no part of the plugin is used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// The text of a source isn't valid.
@@ -14,7 +14,7 @@ pub enum FetchError {
     /// A file or folder can't be used.
     #[error("{path}: {why}")]
     File {
-        /// Its path.
+        /// The path of the file.
         path: String,
         /// The fault.
         why: String,
@@ -42,12 +42,12 @@ pub enum FetchError {
         /// The remedy.
         hint: String,
     },
-    /// The answer differs from the promise: a digest, a length, a media type.
+    /// The answer differs from its description in a digest, a length or a media type.
     #[error("{what} from {from} is refused: {why}")]
     Refused {
-        /// The name of the thing: `the manifest`, `the component`, …
+        /// The name of the item: `the manifest`, `the component`, …
         what: String,
-        /// The place that it came from.
+        /// The source of the item.
         from: String,
         /// The promise and the answer.
         why: String,

@@ -11,7 +11,7 @@ use crate::error::FetchError;
 use crate::manifest::shown;
 use crate::source::Source;
 
-/// The purpose of requests, in their records.
+/// The purpose of requests in the audit log.
 pub(crate) const PURPOSE: &str = "plugin";
 
 /// Largest signature, in bytes.
@@ -23,14 +23,15 @@ pub const MAX_SIGNATURES: usize = 8;
 /// The first bytes of WebAssembly.
 const MAGIC: &[u8] = b"\0asm";
 
-/// A plugin that was fetched. Only its match with the source's statements has been checked.
+/// A fetched plugin. Only its match with the source's statements has been checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
     /// The component.
     pub bytes: Vec<u8>,
-    /// Its SHA-256 in hexadecimal.
+    /// The SHA-256 digest in hexadecimal.
     pub digest: String,
-    /// The exact source: of an artifact with the digest of its manifest, of a file its real path.
+    /// The exact source. For an artifact, the source with the digest of its manifest. For a file,
+    /// its real path.
     pub resolved: Source,
     /// The files of minisign next to the component. The signatures aren't verified yet.
     pub signatures: Vec<Vec<u8>>,
@@ -63,7 +64,7 @@ impl Fetched {
 pub struct FetchOptions {
     /// Logins for registries.
     pub credentials: Credentials,
-    /// Largest component, in bytes; at most what Toolhold loads.
+    /// Largest size of a component, in bytes. At most the size that Toolhold loads.
     pub bytes: u64,
     /// The most time for the component.
     pub time: Duration,
@@ -90,7 +91,8 @@ impl FetchOptions {
         Limits { time: self.time, idle: self.idle, bytes }
     }
 
-    /// Returns the limits of an answer with at most `bytes`. Its times are at most the usual ones.
+    /// Returns the limits of an answer with at most `bytes`. The time limits are at most the usual
+    /// ones.
     pub(crate) fn small(&self, bytes: u64) -> Limits {
         let usual = Limits::default();
         let time = usual.time.min(self.time);

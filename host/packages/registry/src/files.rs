@@ -18,7 +18,7 @@ const MAX_ENTRIES: usize = 1000;
 /// The most names that an error lists.
 const LISTED: usize = 5;
 
-/// Reads a component and the signature next to it. Blocks.
+/// Reads a component and the signature next to the component. Blocks.
 pub(crate) fn read(path: &Path) -> Result<Fetched, FetchError> {
     let metadata =
         fs::metadata(path).map_err(|error| file_error(path, explain_missing(path, &error)))?;
@@ -82,8 +82,8 @@ fn find_component(folder: &Path) -> Result<PathBuf, FetchError> {
     }
 }
 
-/// Explains why a path can't be used. The text may be a reference or a URL without its scheme,
-/// which is read as a path.
+/// Explains why a path can't be used. A reference or a URL without its scheme is also read as a
+/// path.
 fn explain_missing(path: &Path, error: &std::io::Error) -> String {
     if error.kind() == ErrorKind::NotFound && starts_with_host(&path.to_string_lossy()) {
         format!("{error}. For a registry or a web server, write oci://… or https://…")

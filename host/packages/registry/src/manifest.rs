@@ -1,10 +1,10 @@
-//! Parses OCI manifests and indexes, and checks that one describes a plugin.
+//! Parses OCI manifests and indexes, and checks whether a manifest describes a plugin.
 
 use serde::Deserialize;
 
 use crate::reference::{ReferenceError, check_digest};
 
-/// The media types of a plugin in a registry, as the ecosystem uses them.
+/// The media types of a plugin in a registry. The ecosystem uses the same types.
 pub mod media_types {
     /// The type of a manifest.
     pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -16,7 +16,7 @@ pub mod media_types {
     pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
     /// The type of a component.
     pub const WASM: &str = "application/wasm";
-    /// The type of a signature: of the artifact and of its only layer.
+    /// The type of a signature. The artifact and its only layer both have this type.
     pub const SIGNATURE: &str = "application/vnd.toolhold.minisig";
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Manifest {
     pub(crate) subject: Option<Descriptor>,
 }
 
-/// A reason why a manifest isn't that of a plugin, or of any artifact.
+/// A reason why a manifest doesn't describe a plugin or another artifact.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArtifactError {
     #[error("it isn't a JSON object")]
@@ -127,11 +127,12 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Returns the layer with the component, which has at most `limit` bytes.
+    /// Returns the layer with the component. The component has at most `limit` bytes.
     ///
     /// # Errors
     ///
-    /// The manifest isn't that of a plugin, or the component is too large.
+    /// Returns an error if the manifest doesn't describe a plugin, or if the component is too
+    /// large.
     pub(crate) fn component(&self, limit: u64) -> Result<&Descriptor, ArtifactError> {
         let config = self.config.as_ref().map_or("", |config| &config.media_type);
         if ![media_types::WASM_CONFIG, media_types::EMPTY].contains(&config) {
@@ -141,7 +142,7 @@ impl Manifest {
     }
 
     /// Returns the layer with a signature of the manifest with this digest. Returns `None` if this
-    /// manifest isn't that of such a signature.
+    /// manifest doesn't describe such a signature.
     pub(crate) fn signature_of(&self, signed_digest: &str, limit: u64) -> Option<&Descriptor> {
         let config = self.config.as_ref().map(|config| &*config.media_type);
         let kind = self.artifact_type.as_deref().or(config)?;
@@ -152,7 +153,7 @@ impl Manifest {
         self.layer(media_types::SIGNATURE, limit).ok()
     }
 
-    /// Returns the only layer, if it has the expected type, a valid digest, and at most `limit`
+    /// Returns the only layer if it has the expected type, a valid digest, and at most `limit`
     /// bytes.
     fn layer(&self, expected: &'static str, limit: u64) -> Result<&Descriptor, ArtifactError> {
         let [layer] = self.layers.as_slice() else {
@@ -170,12 +171,12 @@ impl Manifest {
     }
 }
 
-/// Returns the digest of bytes in the form of a manifest: `sha256:` and hexadecimal digits.
+/// Returns the digest of bytes in the format of a manifest: `sha256:` and hexadecimal digits.
 pub(crate) fn digest_of(bytes: &[u8]) -> String {
     format!("sha256:{}", toolhold_component::file::digest(bytes))
 }
 
-/// Returns a registry's text as one bounded line.
+/// Returns a registry's text as one line of limited length.
 pub(crate) fn shown(text: &str) -> String {
     toolhold_contract::text::neutral_line(toolhold_contract::text::cut(text, 100))
 }

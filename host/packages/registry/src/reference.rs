@@ -19,8 +19,8 @@ const SHA256: &str = "sha256:";
 /// An artifact in an OCI registry: `registry/name[:tag][@sha256:…]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
-    /// Whether requests to the registry have no TLS. Only a registry on this machine may be asked
-    /// so.
+    /// Whether requests to the registry have no TLS. This is possible only for a registry on this
+    /// machine.
     is_plain: bool,
     registry: String,
     name: String,
@@ -37,22 +37,22 @@ pub enum ReferenceError {
     /// The registry has other parts of a URL.
     #[error("the registry isn't a host, or a host and a port")]
     Registry,
-    /// There may be no request to the registry.
+    /// Requests to the registry aren't allowed.
     #[error(transparent)]
     Url(#[from] OutboundError),
-    /// Its name has other characters, or is too long.
+    /// The name has invalid characters, or is too long.
     #[error(
         "the name isn't valid: use lower-case letters and digits, with `.`, `_` or `-` between \
          them, and `/` between parts, at most {MAX_NAME} bytes"
     )]
     Name,
-    /// Its tag has other characters, or is too long.
+    /// The tag has invalid characters, or is too long.
     #[error("the tag isn't valid: use letters, digits, `_`, `.` and `-`, at most {MAX_TAG}")]
     Tag,
-    /// Its digest is of another algorithm.
+    /// The digest has another algorithm.
     #[error("the digest isn't valid: write `sha256:` and 64 digits of 0-9 and a-f")]
     DigestAlgorithm,
-    /// Its digest isn't one.
+    /// The digest isn't valid.
     #[error("the digest needs 64 digits of 0-9 and a-f after `sha256:`")]
     DigestDigits,
 }
@@ -62,7 +62,7 @@ impl Reference {
     ///
     /// # Errors
     ///
-    /// A part of it isn't valid, or its registry isn't.
+    /// Returns an error if a part of the reference isn't valid.
     pub(crate) fn parse(text: &str, is_plain: bool) -> Result<Self, ReferenceError> {
         let (location, digest) = match text.split_once('@') {
             Some((location, digest)) => (location, Some(check_digest(digest)?)),
@@ -91,7 +91,7 @@ impl Reference {
         Ok(Self { is_plain, registry: registry.to_owned(), name: name.to_owned(), tag, digest })
     }
 
-    /// Returns the host of the registry, and its port if that isn't the usual one.
+    /// Returns the host of the registry, with the port if it isn't the usual port.
     pub fn registry(&self) -> &str {
         &self.registry
     }
@@ -101,12 +101,12 @@ impl Reference {
         &self.name
     }
 
-    /// Returns the tag, or `None` if the reference has a digest alone.
+    /// Returns the tag, or `None` if the reference has only a digest.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// Returns the digest of the manifest, `sha256:…`, or `None` if the reference has a tag alone.
+    /// Returns the digest of the manifest, `sha256:…`, or `None` if the reference has only a tag.
     pub fn digest(&self) -> Option<&str> {
         self.digest.as_deref()
     }
@@ -121,13 +121,13 @@ impl Reference {
     ///
     /// # Errors
     ///
-    /// The tag isn't valid.
+    /// Returns an error if the tag isn't valid.
     pub fn with_tag(&self, tag: &str) -> Result<Self, ReferenceError> {
         let tag = check_tag(tag)?;
         Ok(Self { tag: Some(tag), digest: None, ..self.clone() })
     }
 
-    /// Returns the version for requests: the digest, otherwise the tag.
+    /// Returns the version for requests: the digest, or else the tag.
     pub(crate) fn version(&self) -> &str {
         self.digest.as_deref().or(self.tag.as_deref()).unwrap_or(DEFAULT_TAG)
     }
@@ -157,7 +157,7 @@ impl fmt::Display for Reference {
     }
 }
 
-/// Checks that a digest is in the only accepted form, and returns it.
+/// Checks that a digest is in the only accepted format, and returns the digest.
 pub(crate) fn check_digest(digest: &str) -> Result<String, ReferenceError> {
     let hex = digest.strip_prefix(SHA256).ok_or(ReferenceError::DigestAlgorithm)?;
     if !is_sha256(hex) {
@@ -166,7 +166,7 @@ pub(crate) fn check_digest(digest: &str) -> Result<String, ReferenceError> {
     Ok(digest.to_owned())
 }
 
-/// Checks a tag by the grammar of the specification, and returns it.
+/// Checks a tag by the grammar of the specification, and returns the tag.
 pub(crate) fn check_tag(tag: &str) -> Result<String, ReferenceError> {
     let has_valid_length = (1..=MAX_TAG).contains(&tag.len());
     let has_valid_characters =
@@ -177,8 +177,8 @@ pub(crate) fn check_tag(tag: &str) -> Result<String, ReferenceError> {
     Ok(tag.to_owned())
 }
 
-/// Checks a name by the grammar of the specification: parts of small letters and digits, with `.`,
-/// `_`, `__` or hyphens between them.
+/// Checks a name by the grammar of the specification. A name consists of lower-case letters and
+/// digits, with `.`, `_`, `__` or hyphens between them.
 fn check_name(name: &str) -> Result<(), ReferenceError> {
     if name.len() > MAX_NAME || !name.split('/').all(is_part_of_name) {
         return Err(ReferenceError::Name);

@@ -1,4 +1,4 @@
-//! Parses the source of a plugin, and tells whether it is pinned to its content.
+//! Parses the source of a plugin, and determines whether the source is pinned to its content.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,9 +18,9 @@ const SHOWN: usize = 200;
 /// Where a plugin comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A component's file, or a folder with one built component.
+    /// A component's file, or a folder with exactly one built component.
     Path(PathBuf),
-    /// A component at a URL: https, or http on this machine.
+    /// A component at a URL. The scheme is https, or http on this machine.
     Url(Url),
     /// An artifact in a registry.
     Oci(Reference),
@@ -47,12 +47,12 @@ enum SourceError {
 
 impl Source {
     /// Reads a source: `path/to/plugin.wasm`, `path/to/project`, `https://…`, or
-    /// `oci://registry/name[:tag][@sha256:…]`. `http://…` and `oci+http://…` are for this machine
-    /// alone.
+    /// `oci://registry/name[:tag][@sha256:…]`. `http://…` and `oci+http://…` are valid only for
+    /// this machine.
     ///
     /// # Errors
     ///
-    /// [`FetchError::Source`]: what is wrong, and what to write.
+    /// [`FetchError::Source`] with the fault and the remedy.
     pub fn parse(text: &str) -> Result<Self, FetchError> {
         Self::read(text).map_err(|error| {
             // No error repeats a user's name and password.
@@ -85,7 +85,8 @@ impl Source {
         })
     }
 
-    /// Checks whether the source names its content, so that it never gives another component.
+    /// Checks whether the source identifies its content, so that it can never return another
+    /// component.
     pub fn is_pinned(&self) -> bool {
         matches!(self, Self::Oci(reference) if reference.digest().is_some())
     }
@@ -99,7 +100,7 @@ fn without_login(text: &str, source: &str) -> String {
     }
 }
 
-/// Returns the user's name and password of a source. They end at the last `@` of the host.
+/// Returns the user name and password in a source. They end at the last `@` of the host.
 fn find_login(source: &str) -> Option<&str> {
     let (_, location) = source.split_once("://")?;
     let host = location.split('/').next()?;
@@ -115,7 +116,7 @@ impl FromStr for Source {
     }
 }
 
-/// The text that [`Source::parse`] reads.
+/// The text in the form that [`Source::parse`] reads.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

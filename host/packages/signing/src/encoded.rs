@@ -1,10 +1,11 @@
-//! Reads and writes the text of minisign's files: comments, and base64 of a fixed length.
+//! Reads and writes the text format of minisign's files: comments, and base64 of a fixed length.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use toolhold_contract::text::{cut, neutral_line};
 
-/// Most bytes of a comment. minisign itself reads 8,192 of a trusted one, and less of others.
+/// Most bytes of a comment. minisign reads up to 8,192 bytes of a trusted comment, and less of
+/// other comments.
 pub(crate) const MAX_COMMENT: usize = 4096;
 
 /// A reason why a text isn't in the form of minisign's files. `what` is the part with the fault.
@@ -15,9 +16,9 @@ pub enum EncodingError {
     Length {
         /// The line.
         what: &'static str,
-        /// Its characters.
+        /// The number of characters in the line.
         length: usize,
-        /// The characters of such a line.
+        /// The expected number of characters.
         expected: usize,
     },
     /// A line isn't base64.
@@ -34,9 +35,9 @@ pub enum EncodingError {
     TooFewLines {
         /// The file.
         what: &'static str,
-        /// Its lines.
+        /// The number of lines in the file.
         count: usize,
-        /// The lines of such a file.
+        /// The expected number of lines.
         expected: usize,
     },
     /// A file has too many lines.
@@ -44,7 +45,7 @@ pub enum EncodingError {
     TooManyLines {
         /// The file.
         what: &'static str,
-        /// The lines of such a file.
+        /// The expected number of lines.
         expected: usize,
     },
 }
@@ -83,8 +84,8 @@ pub(crate) fn check_comment(comment: &str) -> Result<(), EncodingError> {
     Ok(())
 }
 
-/// Splits a file into exactly `N` lines, without their ends. minisign writes other line ends on
-/// other systems.
+/// Splits a file into exactly `N` lines without line ends. minisign writes different line ends on
+/// different systems.
 pub(crate) fn lines<'t, const N: usize>(
     text: &'t str,
     what: &'static str,

@@ -1,5 +1,5 @@
-//! Signs the files of components and ceilings, and reads the signatures next to a file. The user of
-//! a command names these files.
+//! Signs the files of components and ceilings, and reads the signatures next to a file. The user
+//! names these files in a command.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -15,14 +15,15 @@ use crate::{EXTENSION, MAX_SIGNATURE, SecretKey, Signature, SigningError, Statem
 /// Lines of one signature.
 const SIGNATURE_LINES: usize = 4;
 
-/// Signs the component in a file. The signature is written next to it, in place of an older
-/// signature. Returns the signature's path and its statement. Blocks.
+/// Signs the component in a file. Writes the signature next to the file, and replaces an older
+/// signature. Returns the signature's path and statement. Blocks.
 ///
 /// A component without a manifest needs the plugin's `name`.
 ///
 /// # Errors
 ///
-/// The component can't be read, has no name or another name; the signature can't be written.
+/// Returns an error if the component can't be read, if it has no name or another name, or if the
+/// signature can't be written.
 pub fn sign_file(
     component: &Path,
     name: Option<&str>,
@@ -38,18 +39,18 @@ pub fn sign_file(
     Ok((path, statement))
 }
 
-/// Signs the text of a ceiling. The signature is written next to its file, in place of an older
-/// signature. Returns the signature's path. Blocks.
+/// Signs the text of a ceiling. Writes the signature next to the ceiling's file, and replaces an
+/// older signature. Returns the signature's path. Blocks.
 ///
 /// # Errors
 ///
-/// The signature can't be made or written.
+/// Returns an error if the signature can't be made or written.
 pub fn sign_ceiling(file: &Path, text: &str, key: &SecretKey) -> Result<PathBuf, SigningError> {
     let signature = Signature::sign(text.as_bytes(), &Statement::Ceiling.to_string(), key)?;
     write_signature(file, &signature)
 }
 
-/// Writes the signature of a file next to it. Returns the signature's path.
+/// Writes the signature of a file next to the file. Returns the signature's path.
 fn write_signature(file: &Path, signature: &Signature) -> Result<PathBuf, SigningError> {
     let path = signature_path(file);
     write_public(&path, signature.to_string().as_bytes())
@@ -61,7 +62,7 @@ fn write_signature(file: &Path, signature: &Signature) -> Result<PathBuf, Signin
 ///
 /// # Errors
 ///
-/// The component can't be read, or is too large.
+/// Returns an error if the component can't be read, or if it is too large.
 pub fn read_component(path: &Path) -> Result<Vec<u8>, SigningError> {
     toolhold_component::file::open(path)
         .and_then(toolhold_component::file::read)
@@ -75,15 +76,15 @@ pub fn signature_path(file: &Path) -> PathBuf {
     path.into()
 }
 
-/// Reads the signatures of a file. They are in one file next to it, one after the other. Without
+/// Reads the signatures of a file. They are one after the other in one file next to it. Without
 /// this file, there are no signatures. Blocks.
 ///
 /// # Errors
 ///
-/// The file can't be read, isn't a regular file, or is too large.
+/// Returns an error if the file can't be read, isn't a regular file, or is too large.
 pub fn read_signatures_beside(file: &Path) -> Result<Vec<Vec<u8>>, SigningError> {
     let path = signature_path(file);
-    // NONBLOCK: opening a FIFO must not wait for its other end.
+    // With NONBLOCK, opening a FIFO doesn't wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let descriptor = match rustix::fs::open(&path, flags, Mode::empty()) {
         Ok(descriptor) => descriptor,
@@ -96,7 +97,8 @@ pub fn read_signatures_beside(file: &Path) -> Result<Vec<Vec<u8>>, SigningError>
     Ok(lines.chunks(SIGNATURE_LINES).map(<[&[u8]]>::concat).collect())
 }
 
-/// Joins several signatures to the content of one file. Bytes that aren't a signature are left out.
+/// Joins several signatures into the content of one file. Items that aren't signatures are left
+/// out.
 pub fn join_signatures(signatures: &[Vec<u8>]) -> Vec<u8> {
     let readable = signatures.iter().filter_map(|bytes| Signature::read(bytes).ok());
     let texts = readable.take(MAX_SIGNATURES).map(|signature| signature.to_string());
@@ -117,7 +119,7 @@ pub(crate) fn read_bounded(file: File, limit: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a file that others may read. The file gets its name when it is complete.
+/// Writes a file that other users may read. The file gets its name after it is complete.
 fn write_public(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}", std::process::id()));

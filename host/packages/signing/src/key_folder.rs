@@ -1,4 +1,4 @@
-//! Creates, lists and reads the user's own keys, in a folder that no other user may enter.
+//! Creates, lists and reads the user's keys in a folder to which other users have no access.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const PUBLIC: &str = ".pub";
 /// The most keys that are listed.
 const MAX_KEYS: usize = 1000;
 
-/// A folder with keys: `NAME.key` is secret, `NAME.pub` is for others.
+/// A folder with keys. `NAME.key` is secret, and `NAME.pub` is public.
 #[derive(Clone, Debug)]
 pub struct KeyFolder(PathBuf);
 
@@ -46,11 +46,12 @@ impl KeyFolder {
         self.0.join(format!("{name}{SECRET}"))
     }
 
-    /// Makes a key and writes its files. An older key is never overwritten. Blocks.
+    /// Makes a key and writes its files. Existing keys are never overwritten. Blocks.
     ///
     /// # Errors
     ///
-    /// The name isn't valid or is taken, or the files can't be written.
+    /// Returns an error if the name isn't valid or already exists, or if the files can't be
+    /// written.
     pub fn create(&self, name: &str, password: Option<&str>) -> Result<KeyFiles, SigningError> {
         check_name(name)?;
         if let Some(parent) = self.0.parent() {
@@ -78,7 +79,7 @@ impl KeyFolder {
     ///
     /// # Errors
     ///
-    /// The folder can't be trusted, or a file isn't a public key.
+    /// Returns an error if the folder can't be trusted, or if a file isn't a public key.
     pub fn all(&self) -> Result<Vec<(String, PublicKey)>, SigningError> {
         let folder = match PrivateFolder::open(&self.0) {
             Ok(folder) => folder,
@@ -117,12 +118,12 @@ impl KeyFolder {
     }
 }
 
-/// Reads a secret key. Only the user may have access to its file and the folder of the file, as
-/// [`KeyFolder`] and minisign make them. Blocks, also for the password if the key needs one.
+/// Reads a secret key. Only the user may have access to the key's file and its folder.
+/// [`KeyFolder`] and minisign create them in this way. Blocks, in some cases for a password.
 ///
 /// # Errors
 ///
-/// The file can't be trusted or read, or the password is wrong.
+/// Returns an error if the file can't be trusted or read, or if the password is wrong.
 pub fn read_secret_key(path: &Path, source: &PasswordSource) -> Result<SecretKey, SigningError> {
     let bytes = read_secret_file(path).map_err(|error| SigningError::file(path, error))?;
     let text = std::str::from_utf8(&bytes).map_err(|_| invalid(path, SecretKeyError::NotText))?;
@@ -157,7 +158,7 @@ fn check_name(name: &str) -> Result<(), SigningError> {
     Err(SigningError::KeyName(toolhold_contract::text::neutral_line(name)))
 }
 
-/// Writes a file whose name has to be free. The file gets this name when it is complete.
+/// Writes a file whose name must not exist yet. The file gets this name after it is complete.
 fn write_new(folder: &PrivateFolder, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
     let temporary = format!(".{name}.new.{}", std::process::id());
     folder.put_with_mode(&temporary, bytes, mode)?;

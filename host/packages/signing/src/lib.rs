@@ -1,10 +1,10 @@
-//! Keys and signatures of plugins, in the files of minisign, so that minisign verifies the
-//! signatures of Toolhold, and Toolhold those of minisign.
+//! Keys and signatures of plugins in minisign's file formats. minisign can verify Toolhold's
+//! signatures, and Toolhold can verify minisign's signatures.
 //!
-//! A signature is a `.minisig` next to the component. Its trusted comment names the plugin, its
-//! version and the digest of its manifest ([`Statement`]). A [`TrustedKey`] is trusted for the
-//! plugins and sources of its scope only, until it expires or is revoked. [`verify_plugin`] applies
-//! all these rules.
+//! A signature is a `.minisig` file next to the component. The signature's trusted comment names
+//! the plugin, its version and the digest of its manifest ([`Statement`]). A [`TrustedKey`] is
+//! trusted only for the plugins and sources in its scope, until the key expires or is revoked.
+//! [`verify_plugin`] applies all these rules.
 
 mod encoded;
 mod files;

@@ -17,19 +17,19 @@ const MAX_PASSWORD: usize = 1024;
 /// The source of a password.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PasswordSource {
-    /// The terminal, where it is typed and not shown.
+    /// The terminal. The typed password isn't shown.
     #[default]
     Terminal,
     /// The environment variable of this name.
     Variable(String),
-    /// The open file of this number: its first line.
+    /// The first line of the open file with this descriptor number.
     Descriptor(u32),
 }
 
 /// A reason why there is no password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordError {
-    /// Its source is written in another form.
+    /// The password source has another format.
     #[error("the place must be `env:NAME` or `fd:NUMBER`")]
     Source,
     /// The descriptor isn't a number.
@@ -44,13 +44,13 @@ pub enum PasswordError {
     /// The password was typed in two ways.
     #[error("the two passwords are different")]
     Different,
-    /// The name of the variable without it.
+    /// The variable isn't set. Contains its name.
     #[error("the variable {0} isn't set, or isn't text")]
     Variable(String),
     /// The password has no characters.
     #[error("the password is empty")]
     Empty,
-    /// Its bytes.
+    /// The password is too long. Contains its size in bytes.
     #[error("the password is {0} bytes; the limit is {MAX_PASSWORD}")]
     TooLong(usize),
     /// The password isn't UTF-8.
@@ -73,12 +73,12 @@ impl FromStr for PasswordSource {
 }
 
 impl PasswordSource {
-    /// Reads the password. At a terminal, `twice` asks for it a second time, as for a new password.
-    /// Blocks.
+    /// Reads the password. With `twice`, a terminal asks for the password a second time, because it
+    /// is a new password. Blocks.
     ///
     /// # Errors
     ///
-    /// There is no password, it is too long, or the two aren't the same.
+    /// Returns an error if there is no password, if it is too long, or if the two passwords differ.
     pub fn read(&self, prompt: &str, twice: bool) -> Result<Zeroizing<String>, SigningError> {
         let password = match self {
             Self::Terminal => {
@@ -153,7 +153,7 @@ impl Drop for Hidden<'_> {
     }
 }
 
-/// Reads the first line, and no byte after it.
+/// Reads the first line, and no further bytes.
 fn read_line(mut from: impl Read) -> Result<Zeroizing<String>, SigningError> {
     let mut line = Zeroizing::new(Vec::with_capacity(MAX_PASSWORD + 1));
     let mut byte = [0];

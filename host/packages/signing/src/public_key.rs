@@ -1,4 +1,4 @@
-//! Public keys in minisign's form, and the check of a signature by their secret keys.
+//! Public keys in minisign's format. A public key checks a signature by its secret key.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::encoded::{self, EncodingError};
 /// The algorithm of a key: Ed25519.
 pub(crate) const ALGORITHM: [u8; 2] = *b"Ed";
 
-/// The name of a key in its files and in signatures. It proves nothing.
+/// The ID of a key in its files and in signatures. The ID isn't a proof of the key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyId(pub(crate) [u8; 8]);
 
@@ -26,7 +26,7 @@ impl fmt::Debug for KeyId {
     }
 }
 
-/// A public key. As text, it is the line of base64 that minisign takes with `-P`.
+/// A public key. The text form is the base64 line for minisign's option `-P`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey {
     pub(crate) id: KeyId,
@@ -39,7 +39,7 @@ impl PublicKey {
         self.id
     }
 
-    /// Returns the content of the key's file, which minisign takes with `-p`.
+    /// Returns the content of the key's file, for minisign's option `-p`.
     pub fn to_file(&self) -> String {
         format!("{}minisign public key {}\n{self}\n", encoded::UNTRUSTED, self.id)
     }

@@ -1,4 +1,4 @@
-//! Secret keys in minisign's form: made, encrypted by a password, and read.
+//! Secret keys in minisign's format. Makes and reads keys, and encrypts them with a password.
 
 use std::fmt;
 
@@ -15,30 +15,30 @@ use crate::public_key::{ALGORITHM, KeyId, PublicKey};
 /// Largest file of a secret key, in bytes.
 pub(crate) const MAX_FILE: usize = 4 << 10;
 
-/// The key derivation: scrypt, or none for a key without a password.
+/// The key derivation: scrypt, or zeros for a key without a password.
 const SCRYPT: [u8; 2] = *b"Sc";
 const WITHOUT_PASSWORD: [u8; 2] = [0; 2];
 
 /// The checksum: BLAKE2b.
 const CHECKSUM: [u8; 2] = *b"B2";
 
-/// Bytes of the part that a password encrypts: id, seed, public key and checksum.
+/// Bytes of the part that a password encrypts: ID, seed, public key and checksum.
 const SEALED: usize = 8 + 64 + 32;
 
-/// Bytes of a key's file, decoded: the names of the algorithms, the salt, the effort, and the
-/// sealed part.
+/// Bytes of a key's file after decoding: the names of the algorithms, the salt, the cost, and the
+/// encrypted part.
 const FILE_BYTES: usize = 6 + 32 + 16 + SEALED;
 
-/// The effort of a password's check, in the words of libsodium: scrypt with N = 2^17, r = 8 and
-/// p = 1, which takes 128 MiB. minisign's own keys take 1 GiB, which small machines don't have.
+/// The cost of a password check in libsodium's terms. It means scrypt with N = 2^17, r = 8 and p =
+/// 1, which takes 128 MiB. minisign's own keys take 1 GiB, which is too much for small machines.
 const OPERATIONS: u64 = 4 << 20;
 const MEMORY: u64 = 128 << 20;
 
-/// The most effort for a file: that of minisign's own keys.
+/// The highest cost for a file. This is the cost of minisign's own keys.
 const MAX_OPERATIONS: u64 = 32 << 20;
 const MAX_MEMORY: u64 = 1 << 30;
 
-/// A secret key. Its `Debug` shows the id alone.
+/// A secret key. Its `Debug` output contains only the ID.
 pub struct SecretKey {
     seed: Zeroizing<[u8; 32]>,
     pair: Ed25519KeyPair,
@@ -84,12 +84,12 @@ impl SecretKey {
         signature
     }
 
-    /// Returns the content of the key's file, which minisign takes with `-s`. If there is a
-    /// password, the key in it is encrypted.
+    /// Returns the content of the key's file, for minisign's option `-s`. With a password, the key
+    /// in the file is encrypted.
     ///
     /// # Errors
     ///
-    /// The system has no random bytes, or the password is empty.
+    /// Returns an error if the system has no random bytes, or if the password is empty.
     pub fn to_file(&self, password: Option<&str>) -> Result<Zeroizing<String>, SigningError> {
         let mut sealed = Zeroizing::new(Vec::with_capacity(SEALED));
         sealed.extend_from_slice(&self.public.id.0);
@@ -126,16 +126,17 @@ impl SecretKey {
     ///
     /// # Errors
     ///
-    /// The text isn't such a file.
+    /// Returns an error if the text isn't the file of a secret key.
     pub fn needs_password(file: &str) -> Result<bool, SecretKeyError> {
         Ok(Parts::read(file)?.derivation == SCRYPT)
     }
 
-    /// Reads the content of a key's file. Blocks for as long as the password's check takes.
+    /// Reads the content of a key's file. Blocks during the check of the password.
     ///
     /// # Errors
     ///
-    /// The text isn't such a file, or the password is missing or wrong.
+    /// Returns an error if the text isn't the file of a secret key, or if the password is missing
+    /// or wrong.
     pub fn from_file(file: &str, password: Option<&str>) -> Result<Self, SecretKeyError> {
         let mut parts = Parts::read(file)?;
         let is_encrypted = parts.derivation == SCRYPT;
@@ -170,7 +171,7 @@ impl SecretKey {
     }
 }
 
-/// A reason why a secret key can't be read from its file, or encrypted for it.
+/// A reason why a secret key can't be read from a file or encrypted for a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretKeyError {
     /// The file isn't in the form of minisign's files.
@@ -191,13 +192,13 @@ pub enum SecretKeyError {
     /// The bytes aren't a key.
     #[error("the secret key isn't valid")]
     Invalid,
-    /// Its public key has another length.
+    /// The length of the public key is wrong.
     #[error("the public key has a wrong length")]
     PublicKeyLength,
     /// The key doesn't belong to the public key next to it.
     #[error("the public key in the file doesn't belong to the secret key")]
     OtherPublicKey,
-    /// There is no password.
+    /// The password is missing.
     #[error("the secret key needs its password")]
     NeedsPassword,
     /// The key has another checksum with this password.
@@ -206,7 +207,7 @@ pub enum SecretKeyError {
     /// The password has no characters.
     #[error("the password is empty")]
     EmptyPassword,
-    /// The check of its password would take too long, or too much memory.
+    /// The check of the password would take too much time or memory.
     #[error(
         "the secret key's password needs {operations} operations and {memory} bytes of memory; the \
          limit is {MAX_OPERATIONS} and {MAX_MEMORY}"
@@ -214,10 +215,10 @@ pub enum SecretKeyError {
     Effort {
         /// The operations of the check.
         operations: u64,
-        /// The bytes of memory for it.
+        /// The memory for the check, in bytes.
         memory: u64,
     },
-    /// There is no check with such an effort.
+    /// The cost of the check isn't valid.
     #[error("the cost parameters of the secret key's password aren't valid")]
     InvalidEffort,
     /// scrypt failed.
@@ -283,7 +284,7 @@ fn apply_password(
     Ok(())
 }
 
-/// Returns the cost parameters of scrypt (log N, r, p) that libsodium takes for these limits.
+/// Returns the cost parameters of scrypt (log N, r, p) that libsodium uses for these limits.
 fn scrypt_cost(operations: u64, memory: u64) -> Result<(u8, u32, u32), SecretKeyError> {
     const R: u64 = 8;
     if operations > MAX_OPERATIONS || memory > MAX_MEMORY {

@@ -15,7 +15,7 @@ pub const MAX_SIGNATURE: usize = 8 << 10;
 /// The algorithm of a signature of the bytes' BLAKE2b.
 const PREHASHED: [u8; 2] = *b"ED";
 
-/// The algorithm of a signature of the bytes themselves, as minisign made them before 0.8.
+/// The algorithm of a signature over the bytes themselves. minisign used it before version 0.8.
 const LEGACY: [u8; 2] = *b"Ed";
 
 const TRUSTED: &str = "trusted comment: ";
@@ -33,7 +33,7 @@ pub struct Signature {
 /// A reason why a file isn't a signature. The message has nothing that steers a terminal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// Its bytes.
+    /// The signature is too large. Contains its size in bytes.
     #[error("the signature is {0} bytes; the limit is {MAX_SIGNATURE}")]
     TooLarge(usize),
     /// The signature isn't UTF-8.
@@ -67,7 +67,7 @@ impl Signature {
     ///
     /// # Errors
     ///
-    /// The comment is too long, or has characters that don't show.
+    /// Returns an error if the comment is too long, or has characters that aren't visible.
     pub fn sign(bytes: &[u8], comment: &str, key: &SecretKey) -> Result<Self, SigningError> {
         check_comment(comment)?;
         let signature = key.sign(&prehash(bytes));
@@ -113,7 +113,7 @@ impl Signature {
         self.id
     }
 
-    /// Returns the trusted comment. It can be trusted only after the signature was verified.
+    /// Returns the trusted comment. Use it only after the signature was verified.
     pub fn comment(&self) -> &str {
         &self.comment
     }

@@ -1,5 +1,5 @@
-//! Writes and reads the statement of a signature about the bytes: the fixed form of its trusted
-//! comment.
+//! Writes and reads the statement of a signature about the signed bytes. The statement is the fixed
+//! form of the trusted comment.
 
 use std::fmt;
 
@@ -8,24 +8,24 @@ use toolhold_component::{Manifest, ManifestError, is_name};
 use toolhold_contract::text::neutral_line;
 
 /// The meaning of a trusted comment. The comment is signed together with the bytes, so it can't be
-/// moved to other bytes.
+/// used for other bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Statement {
     /// The bytes are this plugin:
     /// `toolhold-plugin/1 name=NAME version=VERSION manifest=sha256:DIGEST`.
     Plugin {
-        /// Its name.
+        /// The name of the plugin.
         name: String,
-        /// Its version; `-` for a component without a manifest.
+        /// The version of the plugin. `-` for a component without a manifest.
         version: String,
-        /// `sha256:` and the digest of the manifest's bytes; `-` if there is none.
+        /// `sha256:` and the digest of the manifest's bytes. `-` if there is no manifest.
         manifest: String,
     },
     /// The bytes are the index of a bundle: `toolhold-bundle/1`.
     Bundle,
     /// The bytes are an organisation's ceiling: `toolhold-ceiling/1`.
     Ceiling,
-    /// Nothing about the bytes: the comment is minisign's own, or that of its user.
+    /// No statement about the bytes. The comment comes from minisign or from its user.
     Plain,
 }
 
@@ -33,7 +33,7 @@ const PLUGIN: &str = "toolhold-plugin/1";
 const BUNDLE: &str = "toolhold-bundle/1";
 const CEILING: &str = "toolhold-ceiling/1";
 
-/// A reason why there is no statement about a component, or a comment isn't one.
+/// A reason why there is no statement about a component, or why a comment isn't a statement.
 #[derive(Debug, thiserror::Error)]
 pub enum StatementError {
     /// The manifest can't be read.
@@ -58,7 +58,7 @@ pub enum StatementError {
         "the version `{0}` can't be signed: use 1 to 64 visible ASCII characters without spaces"
     )]
     Version(String),
-    /// A comment of a later format, or one that was put together by hand.
+    /// The comment has a later format, or a person wrote it.
     #[error("the trusted comment has a format that this host doesn't know")]
     Comment,
 }
@@ -101,8 +101,8 @@ impl Statement {
     ///
     /// # Errors
     ///
-    /// The comment begins like Toolhold's own and isn't valid: it has a later format, or was put
-    /// together by hand.
+    /// Returns an error if the comment starts like Toolhold's own but isn't valid. Such a comment
+    /// has a later format, or a person wrote it.
     pub fn read(comment: &str) -> Result<Self, StatementError> {
         if !comment.starts_with("toolhold-") {
             return Ok(Self::Plain);

@@ -1,4 +1,4 @@
-//! A trusted key, with the plugins and sources that it may sign for, and the day of its end.
+//! A trusted key, with the plugins and sources that it may sign, and its expiry date.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,24 +7,24 @@ use jiff::civil::Date;
 
 use crate::public_key::PublicKey;
 
-/// A key that the operator trusts. To replace a key, trust the new key in addition, and revoke the
-/// old key when no signature is by it any more.
+/// A key that the operator trusts. To replace a key, trust the new key too, and revoke the old key
+/// when there are no more signatures by it.
 #[derive(Clone, Debug)]
 pub struct TrustedKey {
-    /// The operator's name for it.
+    /// The operator's name for the key.
     pub name: String,
     /// The key.
     pub key: PublicKey,
     /// The plugins that the key may sign. An empty list allows no plugin.
     pub plugins: Vec<PluginPattern>,
-    /// The sources that these plugins may come from. An empty list allows every source.
+    /// The sources from which these plugins may come. An empty list allows every source.
     pub sources: Vec<SourcePattern>,
-    /// Whether the key may sign bundles, which hold plugins and configuration.
+    /// Whether the key may sign bundles, which contain plugins and configuration.
     pub bundles: bool,
-    /// The last day on which the key is trusted, in UTC. The day is compared with today and not
-    /// with a time in the signature, which the owner of the key can choose.
+    /// The last day on which the key is trusted, in UTC. The day is compared with today. A time in
+    /// the signature isn't used, because the owner of the key can choose it.
     pub not_after: Option<Date>,
-    /// Whether the key is no longer trusted, because it may be in wrong hands.
+    /// Whether the key is no longer trusted, because other people may have it.
     pub revoked: bool,
 }
 
@@ -101,7 +101,7 @@ impl FromStr for PluginPattern {
 }
 
 /// Sources of plugins: one source, `oci://registry.example/acme/*` for all sources below it, or `*`
-/// for all sources. `oci://registry.example/acme/notes` has all tags and digests of that name.
+/// for all sources. `oci://registry.example/acme/notes` matches all tags and digests of that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePattern(String);
 
@@ -111,8 +111,8 @@ impl SourcePattern {
         Self("*".into())
     }
 
-    /// Checks whether the pattern has the source. Only whole names match: `…/acme/*` has neither
-    /// `…/acme-evil/x` nor a path that leads out of `…/acme`.
+    /// Checks whether the pattern matches the source. Only whole names match. `…/acme/*` doesn't
+    /// match `…/acme-evil/x`, and doesn't match a path that leads out of `…/acme`.
     pub fn matches(&self, source: &str) -> bool {
         if self.0 == "*" || self.0 == source {
             return true;
@@ -144,7 +144,7 @@ impl SourcePattern {
 /// Checks whether a path below a folder stays in the folder.
 fn is_path_below(path: &str) -> bool {
     let lower_case = path.to_ascii_lowercase();
-    // Servers may decode a dot or a slash before they look for the file.
+    // Servers may decode a dot or a slash before they search for the file.
     let is_encoded = ["%2e", "%2f", "%5c", "\\"].iter().any(|encoded| lower_case.contains(encoded));
     let leads_out = path.split('/').any(|part| part == ".." || part == ".");
     !path.is_empty() && !is_encoded && !leads_out
@@ -177,8 +177,8 @@ impl FromStr for SourcePattern {
     }
 }
 
-/// Checks whether a source names a registry alone. A port after it would be taken for a tag, and
-/// the registry with the port is another one.
+/// Checks whether a source names only a registry. A port after it would be read as a tag, and a
+/// registry with a port is another registry.
 fn is_registry(source: &str) -> bool {
     let location = source.strip_prefix("oci://").or_else(|| source.strip_prefix("oci+http://"));
     location.is_some_and(|location| !location.contains('/'))

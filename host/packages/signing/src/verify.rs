@@ -8,10 +8,10 @@ use crate::signature::{Signature, SignatureError, prehash};
 use crate::statement::Statement;
 use crate::trusted_key::TrustedKey;
 
-/// The most signatures of one thing that are looked at.
+/// The most signatures of one item that are checked.
 pub(crate) const MAX_SIGNATURES: usize = 16;
 
-/// A plugin whose signatures are verified.
+/// A plugin for which signatures are checked.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedPlugin<'p> {
     /// The component.
@@ -44,13 +44,13 @@ pub enum SignatureRefusal {
     /// The key isn't trusted.
     #[error("it is signed by key {0}, which isn't trusted")]
     UnknownKey(KeyId),
-    /// The bytes, the comment or the key differ from those of the signature.
+    /// The bytes, the comment or the key don't match the signature.
     #[error(
         "its signature is wrong: key `{0}` didn't sign these bytes. The file was changed, or the \
          signature belongs to another file"
     )]
     WrongSignature(String),
-    /// The bytes are signed as something else.
+    /// The bytes are signed as another plugin or file.
     #[error("key `{key}` signed it for another purpose: {what}")]
     OtherPlugin {
         /// The key's name.
@@ -58,7 +58,7 @@ pub enum SignatureRefusal {
         /// The difference.
         what: String,
     },
-    /// The key may not sign this.
+    /// The key may not sign this plugin or file.
     #[error("key `{key}` signed it, but is not trusted for {what}")]
     OutOfScope {
         /// The key's name.
@@ -74,19 +74,19 @@ pub enum SignatureRefusal {
         /// The last day on which the key was trusted.
         not_after: Date,
     },
-    /// The key may be in wrong hands.
+    /// Other people may have the key.
     #[error("key `{0}` signed it, but is revoked")]
     Revoked(String),
 }
 
 impl SignatureRefusal {
-    /// Checks whether the reason points to an attack: changed bytes, or a key in wrong hands. Such
-    /// a component is refused even where no signature is required.
+    /// Checks whether the reason suggests an attack, such as changed bytes or a stolen key. Such a
+    /// component is refused even if no signature is required.
     pub fn is_alarming(&self) -> bool {
         matches!(self, Self::WrongSignature(_) | Self::OtherPlugin { .. } | Self::Revoked(_))
     }
 
-    /// Returns the name of the key that the reason is about, if there is one.
+    /// Returns the name of the key in the reason, if there is one.
     pub fn key_name(&self) -> Option<&str> {
         match self {
             Self::NoSignature | Self::Malformed(_) | Self::UnknownKey(_) => None,
@@ -98,7 +98,7 @@ impl SignatureRefusal {
         }
     }
 
-    /// Ranks the reasons. Of several, the most specific one is reported.
+    /// Ranks the reasons. If there are several, the most specific one is reported.
     fn weight(&self) -> u8 {
         match self {
             Self::NoSignature => 0,
@@ -122,15 +122,14 @@ pub fn today() -> Date {
     jiff::tz::TimeZone::UTC.to_datetime(jiff::Timestamp::now()).date()
 }
 
-/// Finds the signer of a plugin. One signature of one trusted key is enough. `today` is in UTC.
+/// Finds the signer of a plugin. One signature of one trusted key is sufficient. `today` is in UTC.
 ///
-/// A signature with minisign's own comment vouches for the bytes alone. Such a signature is
-/// accepted only if the component has a manifest with the plugin's name, since the bytes include
-/// the manifest.
+/// A signature with minisign's own comment is only about the bytes. This signature is accepted only
+/// if the component has a manifest with the plugin's name, because the bytes contain the manifest.
 ///
 /// # Errors
 ///
-/// No signature is accepted. Of several reasons, the error is the most specific one.
+/// Returns the most specific reason if no signature is accepted.
 pub fn verify_plugin(
     plugin: SignedPlugin<'_>,
     signatures: &[impl AsRef<[u8]>],
@@ -142,7 +141,7 @@ pub fn verify_plugin(
     })
 }
 
-/// Checks that the key signed this plugin, and may sign it.
+/// Checks that the key signed this plugin, and that the key may sign it.
 fn check_plugin(
     plugin: SignedPlugin<'_>,
     key: &TrustedKey,
@@ -208,11 +207,11 @@ pub fn verify_bundle(
     })
 }
 
-/// Finds the key that signed a ceiling. A signature with minisign's own comment is accepted, too.
+/// Finds the key that signed a ceiling. Signatures with minisign's own comment are also accepted.
 ///
 /// # Errors
 ///
-/// No signature is accepted. Of several reasons, the error is the most specific one.
+/// Returns the most specific reason if no signature is accepted.
 pub fn verify_ceiling(
     bytes: &[u8],
     signatures: &[impl AsRef<[u8]>],
@@ -228,7 +227,7 @@ pub fn verify_ceiling(
     Ok(signer.key)
 }
 
-/// Makes a trusted key of a key for ceilings, which has no other purpose.
+/// Makes a trusted key from a key that is only for ceilings.
 fn trusted_for_ceilings(key: &PublicKey) -> TrustedKey {
     TrustedKey {
         name: key.id().to_string(),
@@ -249,7 +248,7 @@ fn verify(
     today: Date,
     check_statement: impl Fn(&TrustedKey, &Statement) -> Result<(), SignatureRefusal>,
 ) -> Result<Signer, SignatureRefusal> {
-    // The hash is only computed if a key needs it.
+    // The hash is computed only if a key needs it.
     let mut hash = None;
     let mut worst = SignatureRefusal::NoSignature;
     for file in signatures.iter().take(MAX_SIGNATURES) {
@@ -275,7 +274,7 @@ fn verify(
     Err(worst)
 }
 
-/// Checks that the key made the signature, is trusted today, and may sign this.
+/// Checks that the key made the signature, is trusted today, and may sign the item.
 fn check_signature(
     signature: &Signature,
     key: &TrustedKey,
@@ -287,7 +286,7 @@ fn check_signature(
     if !signature.is_of(&key.key, hash) {
         return Err(SignatureRefusal::WrongSignature(key.name.clone()));
     }
-    // A key that is trusted twice is revoked if it is revoked once.
+    // If a key is in the list twice, one revocation is enough.
     if let Some(revoked) = keys.iter().find(|other| other.revoked && other.key.key == key.key.key) {
         return Err(SignatureRefusal::Revoked(revoked.name.clone()));
     }

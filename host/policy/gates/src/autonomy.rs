@@ -12,7 +12,7 @@ use crate::permissions::Permissions;
 use crate::planted::runs_later;
 use crate::rules::{DELEGATE, DIAGNOSTICS, JOB_STOP, SEARCH_CODE};
 
-/// Why a tool that chooses commands needs no approval of its own.
+/// The reason why a tool that chooses commands needs no approval itself.
 const CHOOSES_COMMANDS: &str = "each command that the tool chooses is checked as a call of `bash`";
 
 /// How much an agent may do on its own. Earlier variants allow less.
@@ -51,13 +51,13 @@ impl Autonomy {
     }
 }
 
-/// The settings because of which calls aren't contained. A contained call can't act outside of what
-/// was granted, and its changes in files can be undone.
+/// The settings because of which calls aren't contained. A contained call can act only on granted
+/// resources, and its changes in files can be undone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Containment {
-    /// The setting for commands. `None`: commands are contained.
+    /// The setting for commands. `None` if commands are contained.
     pub commands: Option<&'static str>,
-    /// The setting for file tools. `None`: file tools are contained.
+    /// The setting for file tools. `None` if file tools are contained.
     pub files: Option<&'static str>,
 }
 
@@ -66,13 +66,13 @@ impl Containment {
     ///
     /// # Errors
     ///
-    /// The reason why not, if a setting is one. `None` if no setting changes it: the call reaches
-    /// the network, writes a file that runs later outside of the sandbox, or is a third-party
-    /// plugin's.
+    /// Returns the setting because of which the call isn't contained. Returns `None` if no setting
+    /// can change this: the call reaches the network, writes a file that runs later outside of the
+    /// sandbox, or belongs to a third-party plugin.
     fn check(&self, action: &Action<'_>) -> Result<(), Option<&'static str>> {
         if action.built_in && BuiltInPlugin::has(action.provider, BuiltInGrant::Memory) {
-            // The memory reaches nothing but Toolhold's own file, and `toolhold memory` shows and
-            // deletes it.
+            // The memory is only in Toolhold's own file, and `toolhold memory` shows and deletes
+            // it.
             return Ok(());
         }
         if !action.built_in || action.subjects.is_empty() {
@@ -103,7 +103,7 @@ impl Containment {
 }
 
 impl Placed<Autonomy> {
-    /// Returns the level for a call: `sandboxed` is `ask` for a call that isn't contained.
+    /// Returns the level for a call. `sandboxed` means `ask` for a call that isn't contained.
     pub(crate) fn level(&self, action: &Action<'_>, containment: &Containment) -> Autonomy {
         match self.value {
             Autonomy::Sandboxed if containment.check(action).is_err() => Autonomy::Ask,
@@ -149,7 +149,7 @@ impl Placed<Autonomy> {
         if !action.acts() {
             return Some(allow_by_default("calls that only read are allowed"));
         }
-        // This text isn't read for a call that is made. `Policy::explain` names the file.
+        // This text isn't shown for a call that is made. `Policy::explain` names the file.
         let to_be_asked = "To be asked, set `autonomy = \"ask\"` in [tools].";
         let rule = match (autonomy, containment.check(action)) {
             (Autonomy::Full, _) | (Autonomy::Sandboxed, Ok(())) => {

@@ -9,23 +9,23 @@ const MAX_DOUBLINGS: u32 = 10;
 /// How often and how long a call is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// Number of retries after the first try. 0: no retry.
+    /// Number of retries after the first try. 0 means no retry.
     pub retries: u32,
-    /// Longest wait before the first retry. It doubles with each retry.
+    /// Longest wait before the first retry. The wait doubles with each retry.
     pub base: Duration,
     /// Longest wait before any retry.
     pub max: Duration,
-    /// Time after the start of the first try in which a retry may start.
+    /// Time after the start of the first try within which a retry may start.
     pub budget: Duration,
 }
 
 impl Backoff {
-    /// Returns how long to wait before the next retry. Returns `None` if there is no further retry.
+    /// Returns the wait before the next retry. Returns `None` if there is no further retry.
     ///
-    /// `retried` is the number of retries so far, `spent` the time since the first try started,
-    /// and `requested` the shortest wait that the other side requests. `random` is a random number,
-    /// evenly distributed. It picks the wait from 0 to the bound, so that callers that failed at
-    /// the same time don't retry at the same time.
+    /// `retried` is the number of retries so far, `spent` the time since the start of the first
+    /// try, and `requested` the shortest wait that the other side requests. `random` is an evenly
+    /// distributed random number. It determines the wait between 0 and the limit, so that callers
+    /// that failed at the same time don't retry at the same time.
     pub fn wait(
         &self,
         retried: u32,
@@ -37,7 +37,8 @@ impl Backoff {
             return None;
         }
         let bound = self.base.saturating_mul(1 << retried.min(MAX_DOUBLINGS)).min(self.max);
-        // bound * random / 2^64: always less than the bound, so it fits into 64 bits.
+        // The result is limit * random / 2^64. It is always less than the limit, so it fits into 64
+        // bits.
         let nanos = (bound.as_nanos().min(u128::from(u64::MAX)) * u128::from(random)) >> 64;
         let wait = Duration::from_nanos(nanos as u64).max(requested.unwrap_or_default());
         let start = spent.checked_add(wait)?;

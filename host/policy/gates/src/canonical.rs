@@ -1,13 +1,13 @@
-//! Writes JSON in one canonical form: equal values have equal texts.
+//! Writes JSON in a canonical form in which equal values have equal texts.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// Writes `value` as JSON text without spaces, with the keys of every object sorted by their bytes.
+/// Writes `value` as JSON text without spaces. The keys of each object are sorted by their bytes.
 ///
-/// Equal values have the same text, whatever the order of their keys. Different values have
-/// different texts. The numbers `1` and `1.0` differ.
+/// Equal values have the same text in any order of their keys. Different values have different
+/// texts. The numbers `1` and `1.0` differ.
 pub fn canonical(value: &Value) -> String {
     let mut text = String::new();
     write(value, &mut text);

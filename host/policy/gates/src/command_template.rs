@@ -1,14 +1,15 @@
-//! Makes the words of a command from a call's arguments, by the template that the operator wrote.
+//! Makes the words of a command from a call's arguments, according to the template that the
+//! operator wrote.
 //!
-//! A value is always one word, whatever characters it has. It is never split or expanded, and it
-//! can't become an option of the command.
+//! A value is always one word, whatever characters it has. A value is never split or expanded, and
+//! it can't become an option of the command.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use toolhold_contract::{Access, Subject, SubjectKind};
 
-/// Most parts of a template, and most bytes of one.
+/// Most parts of a template, and most bytes of a part.
 const MAX_PARTS: usize = 128;
 const MAX_PART: usize = 1024;
 
@@ -18,7 +19,7 @@ const MAX_NAME: usize = 40;
 /// Most words of one call.
 const MAX_WORDS: usize = 10_000;
 
-/// The word after which a command reads no more options.
+/// The word that ends the options of a command.
 const END_OF_OPTIONS: &str = "--";
 
 /// A template that isn't valid.
@@ -49,7 +50,7 @@ pub enum CommandTemplateError {
     /// A list or a switch is a part of a word.
     #[error("`{{{argument}}}` has to be a word of its own, not a part of `{word}`")]
     Inside {
-        /// The list or the switch, as it is written.
+        /// The list or the switch as written in the template.
         argument: String,
         /// The beginning of the word.
         word: String,
@@ -67,7 +68,7 @@ pub enum CommandTemplateError {
         "`{0}` can't be an argument's name: it has to be at most {MAX_NAME} characters of [a-z0-9_-], the first a letter"
     )]
     Name(String),
-    /// A switch has no words that it switches on.
+    /// A switch has no words that it enables.
     #[error(
         "`{{{0}?}}` needs a list with the words that it switches on: [\"--all\", \"{{{0}?}}\"]"
     )]
@@ -88,7 +89,7 @@ pub enum CommandTemplateError {
 /// An argument that can't be given to a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandArgumentError {
-    /// Lists have too many texts.
+    /// The lists have too many strings.
     #[error("the command has too many words; the limit is {MAX_WORDS}")]
     Words,
     /// The argument isn't a text.
@@ -109,11 +110,11 @@ pub struct CommandTemplate {
     /// The argument that becomes the standard input.
     stdin: Option<String>,
     arguments: BTreeMap<String, Argument>,
-    /// The description of the tool. `None`: the description by the component.
+    /// The description of the tool. `None` for the component's own description.
     pub description: Option<String>,
 }
 
-/// A part of a template, as it is written.
+/// A part of a template as written by the operator.
 #[derive(Clone, Copy, Debug)]
 pub enum WrittenPart<'w> {
     /// One word: `--json`, `{pattern}`, `--max-count={count}`, `{file:read}`, or `{files:read...}`.
@@ -130,11 +131,11 @@ struct Part {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Word {
-    /// Literal pieces and texts of arguments, together one word.
+    /// Literal pieces and argument values that form one word.
     Text(Vec<Piece>),
-    /// Each text of a list, as a word of its own.
+    /// Each string of a list as a separate word.
     List(Placeholder),
-    /// Nothing. Its optional part is left out unless the argument is true.
+    /// No word. The optional part is left out unless the argument is true.
     Switch(String),
 }
 
@@ -144,7 +145,7 @@ enum Piece {
     Argument(Placeholder),
 }
 
-/// The argument in the braces, and how it is used if it names a path.
+/// The argument in braces, and its access if it names a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Placeholder {
     name: String,
@@ -176,12 +177,12 @@ pub struct CommandLine {
 }
 
 impl CommandTemplate {
-    /// Parses a template. `stdin`: the argument that becomes the standard input, or empty.
-    /// `descriptions`: what the arguments mean.
+    /// Parses a template. `stdin` is the argument that becomes the standard input, or empty.
+    /// `descriptions` are the descriptions of the arguments.
     ///
     /// # Errors
     ///
-    /// The part that is wrong, and why.
+    /// Returns the invalid part and its fault.
     pub fn parse<'w>(
         written: impl IntoIterator<Item = WrittenPart<'w>>,
         stdin: &str,
@@ -289,7 +290,7 @@ impl CommandTemplate {
         schema
     }
 
-    /// Returns the paths among the arguments. The host resolves and checks them before the command
+    /// Returns the paths in the arguments. The host resolves and checks them before the command
     /// runs.
     pub fn subjects(&self) -> Vec<Subject> {
         let mut subjects = Vec::new();
@@ -302,11 +303,11 @@ impl CommandTemplate {
         subjects
     }
 
-    /// Returns the words and the standard input of a call with arguments that fit the schema.
+    /// Returns the words and the standard input of a call. The arguments must match the schema.
     ///
     /// # Errors
     ///
-    /// Which argument can't be given to the command, and why.
+    /// Returns the argument that can't be given to the command, and the reason.
     pub fn expand(&self, arguments: &Value) -> Result<CommandLine, CommandArgumentError> {
         let mut words = Vec::new();
         let mut options = true;
@@ -342,8 +343,7 @@ impl Word {
         }
     }
 
-    /// Adds the words that it stands for. `options` says whether the command may still read a word
-    /// as an option.
+    /// Adds the words of this part. `options` means that the command may read a word as an option.
     fn expand(
         &self,
         arguments: &Value,

@@ -1,8 +1,8 @@
-//! Decides by quota and rate how many calls one session may make: in all, and acting calls within
-//! one hour.
+//! Decides by quota and rate how many calls one session may make: all calls, and acting calls
+//! within one hour.
 //!
-//! The caller has the clock and the counters. It changes the counters in one step, so that two
-//! calls can't both take the last place.
+//! The caller has the clock and the counters. It must change the counters in one step, so that two
+//! calls can't both use the last place.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use std::time::Duration;
 /// Milliseconds for which an acting call counts.
 const HOUR: u64 = 3_600_000;
 
-/// The bounds. 0: no bound.
+/// The limits. 0 means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaBounds {
-    /// Calls of one session. A call counts once, even if it is retried.
+    /// Calls of one session. A retried call counts once.
     pub calls: u64,
     /// Acting calls of one session within any 60 minutes.
     pub acting_per_hour: u64,
@@ -28,7 +28,7 @@ pub struct QuotaCounts<'a> {
     pub acted: &'a mut VecDeque<u64>,
 }
 
-/// A place that a call has taken. The caller releases it if the call doesn't run.
+/// A place that a call uses. The caller releases it if the call doesn't run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaPlace {
     counted: bool,
@@ -40,7 +40,7 @@ pub struct QuotaPlace {
 pub enum QuotaLimit {
     /// The session has used all its calls.
     Quota,
-    /// The session has used all its acting calls of the last hour.
+    /// The session has used all its acting calls in the last hour.
     Rate {
         /// Time until the next acting call is possible.
         again_after: Duration,
@@ -53,12 +53,13 @@ impl QuotaBounds {
         self.calls > 0 || (acts && self.acting_per_hour > 0)
     }
 
-    /// Takes a place for a call at `now`, by the clock of `counts`. If one bound is reached, the
-    /// call isn't counted against the other one.
+    /// Reserves a place for a call at `now`, by the clock of `counts`. If one limit is reached, the
+    /// call doesn't count for the other limit.
     ///
     /// # Errors
     ///
-    /// The bound that is reached. The quota comes first, since waiting doesn't help against it.
+    /// Returns the limit that is reached. The quota comes first, because waiting doesn't help
+    /// against the quota.
     pub fn take(
         &self,
         counts: &mut QuotaCounts<'_>,
@@ -72,7 +73,7 @@ impl QuotaBounds {
         if is_rated {
             drop_expired(counts.acted, now);
             let limit = usize::try_from(self.acting_per_hour).unwrap_or(usize::MAX);
-            // If the bound was lowered, more than one call has to expire first.
+            // If the limit was lowered, more than one call must expire first.
             if let Some(excess) = counts.acted.len().checked_sub(limit) {
                 let wait = match counts.acted.get(excess) {
                     Some(acted_at) => (acted_at + HOUR).saturating_sub(now),
@@ -104,8 +105,8 @@ impl QuotaPlace {
     }
 }
 
-/// Drops the times that are more than an hour old. A time in the future comes from a wrong clock.
-/// It is replaced by `now`, so that no call waits for longer than an hour.
+/// Removes the times that are more than an hour old. A time in the future comes from a wrong clock.
+/// It is replaced with `now`, so that no call waits for longer than an hour.
 fn drop_expired(acted: &mut VecDeque<u64>, now: u64) {
     acted.iter_mut().for_each(|at| *at = (*at).min(now));
     acted.retain(|at| now - *at < HOUR);

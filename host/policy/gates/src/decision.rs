@@ -1,4 +1,4 @@
-//! The decision of a gate: allow, ask or deny, with its rule and place.
+//! The decision of a gate: allow, ask or deny, with the rule and its place.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use toolhold_contract::Denial;
 pub enum Verdict {
     /// The call may run.
     Allow,
-    /// The call may run if a person approves it.
+    /// The call may run after a person approves it.
     Ask,
     /// The call may not run.
     Deny,
@@ -34,7 +34,7 @@ impl Verdict {
 pub enum Gate {
     /// `enabled = false` in `[tools]`, `[tools.file]` or `[plugins.NAME]`.
     Switches,
-    /// `blocked_commands` in `[tools.shell]`: commands that never run.
+    /// `blocked_commands` in `[tools.shell]`, the commands that never run.
     Blocklist,
     /// The directories that the plugin is granted, and the rules about files.
     Grants,
@@ -48,7 +48,7 @@ pub enum Gate {
     Autonomy,
     /// The damage that a command can do.
     Risk,
-    /// `[tools.shell] network`: whether commands reach the network.
+    /// `[tools.shell] network`, which decides whether commands reach the network.
     Network,
     /// The hosts that the web tools request.
     Hosts,
@@ -56,11 +56,11 @@ pub enum Gate {
     Trust,
     /// `[tools.dependencies]`.
     Dependencies,
-    /// `[tools.adversarial_policy]`: a model that judges calls.
+    /// `[tools.adversarial_policy]`, with which a model judges calls.
     Review,
-    /// Number of calls of one session.
+    /// The number of calls in one session.
     Quota,
-    /// Number of acting calls in one hour.
+    /// The number of acting calls in one hour.
     Rate,
 }
 
@@ -94,17 +94,17 @@ pub struct Decision {
     pub verdict: Verdict,
     /// Gate of the rule that decided.
     pub gate: Gate,
-    /// The rule as it is written: `pattern = "src/**", action = "allow"`.
+    /// The rule as written: `pattern = "src/**", action = "allow"`.
     pub rule: Cow<'static, str>,
-    /// Where the rule is: `[tools.permissions.write] in /home/u/.config/toolhold/toolhold.toml,
+    /// The place of the rule: `[tools.permissions.write] in /home/u/.config/toolhold/toolhold.toml,
     /// line 7`, or `built in`.
     pub place: Cow<'static, str>,
-    /// The line that would change the decision, or why nothing changes it.
+    /// The line that would change the decision, or the reason why nothing changes it.
     pub remedy: Cow<'static, str>,
 }
 
 impl Decision {
-    /// Returns a refusal by the grants of a plugin. It is decided when paths are resolved.
+    /// Returns a denial by the grants of a plugin. This denial is decided when paths are resolved.
     pub fn from_grants(denial: &Denial) -> Self {
         Self {
             verdict: Verdict::Deny,
@@ -115,7 +115,7 @@ impl Decision {
         }
     }
 
-    /// Returns the decision as a refusal of `action`, such as `write /etc/passwd`.
+    /// Returns the decision as a denial of `action`, such as `write /etc/passwd`.
     pub fn denial(&self, action: impl Into<String>) -> Denial {
         Denial {
             capability: self.gate.as_str().to_owned(),

@@ -1,5 +1,5 @@
-//! Decides whether a tool is blocked until the tools that it depends on have succeeded. A tool is
-//! offered, and may be called, after each tool that it requires has succeeded in the session.
+//! Decides whether a tool is blocked by its dependencies. A tool is offered and may be called after
+//! each tool that it requires has succeeded in the session.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use crate::{Decision, Gate, Verdict};
 pub struct Needs {
     /// Tools that have to succeed first.
     pub requires: Vec<String>,
-    /// Tools whose success raises the rank of this one.
+    /// Tools whose success raises the rank of this tool.
     pub prefers: Vec<String>,
     /// Place of `requires` in the configuration, for denials.
     pub place: String,
@@ -27,10 +27,10 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    /// Makes the rules from the needs of tools, by their full names.
+    /// Makes the rules from the needs of tools. Tools have their full names.
     ///
-    /// A tool that requires itself, also through other tools, could never be called. Its
-    /// requirements are dropped, and its name is returned next to the rules. These names are in
+    /// A tool that requires itself, directly or through other tools, could never be called. The
+    /// requirements of these tools are dropped. Their names are returned with the rules, in
     /// alphabetical order.
     pub fn new(
         tools: BTreeMap<String, Needs>,
@@ -73,7 +73,7 @@ impl Dependencies {
             && self.tools.get(tool).is_some_and(|needs| !needs.requires.is_empty())
     }
 
-    /// Checks whether a tool requires or prefers this one.
+    /// Checks whether a tool requires or prefers this tool.
     pub fn is_awaited(&self, tool: &str) -> bool {
         self.tools
             .values()
@@ -88,9 +88,8 @@ impl Dependencies {
         self.required(tool).filter(|name| !completed.contains(*name)).collect()
     }
 
-    /// Checks whether each of `tools` is blocked by its dependencies. Tools that are always on
-    /// don't count. In a deadlock no tool could ever succeed, so the caller then blocks none of
-    /// them.
+    /// Checks whether each of `tools` is blocked by its dependencies. Tools that are always on are
+    /// ignored. In this deadlock no tool could ever succeed, so the caller then blocks no tools.
     pub fn deadlocked<'a>(
         &self,
         tools: impl IntoIterator<Item = &'a str>,
@@ -110,12 +109,12 @@ impl Dependencies {
         is_deadlock
     }
 
-    /// Decides on a call of `tool`. `completed`: the tools that have succeeded in the session. Call
-    /// it only if the tools are not [deadlocked](Self::deadlocked).
+    /// Decides on a call of `tool`. `completed` are the tools that have succeeded in the session.
+    /// Call this function only if the tools are not [deadlocked](Self::deadlocked).
     ///
     /// # Errors
     ///
-    /// The denial, if the tool is blocked by its dependencies.
+    /// Returns the denial if the tool is blocked by its dependencies.
     pub fn decide(&self, tool: &str, completed: &BTreeSet<String>) -> Result<(), Decision> {
         let missing = self.missing(tool, completed);
         let Some(first) = missing.first() else { return Ok(()) };
@@ -132,8 +131,8 @@ impl Dependencies {
         })
     }
 
-    /// Returns the number from 0 to 1 that is added to the rank of a tool. It grows with each tool
-    /// that the tool prefers and that has succeeded.
+    /// Returns the number from 0 to 1 that is added to the rank of a tool. It increases with each
+    /// preferred tool that has succeeded.
     pub fn boost(&self, tool: &str, completed: &BTreeSet<String>) -> f64 {
         let preferred = self
             .tools

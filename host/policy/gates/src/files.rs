@@ -1,8 +1,9 @@
 //! Decides which paths a call may read and write.
 //!
-//! Paths here are real paths: absolute, with links resolved, as the kernel names the opened object.
-//! The rules never read a file system. They are checked in this order (FILE-12…15): Toolhold's own
-//! folders; the longest matching grant; `deny_read`, `allow_read`, `deny_write`. A denial wins.
+//! Paths in this module are real paths: absolute, with links resolved, in the kernel's form for the
+//! opened object. The rules never read a file system. They are checked in this order (FILE-12…15):
+//! Toolhold's own folders; the longest matching grant; `deny_read`, `allow_read`, `deny_write`. A
+//! denial takes precedence.
 
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
@@ -14,7 +15,8 @@ use crate::origin::{Origin, OriginKind};
 pub use crate::path_globs::PathGlobs;
 use crate::pattern::literal;
 
-/// Names of files that configure Toolhold or its filters. No guest may write them, in any folder.
+/// Names of files that configure Toolhold or its filters. Guests may not write files with these
+/// names in any folder.
 pub const OWN_NAMES: [&str; 2] = ["toolhold.toml", "filters.toml"];
 
 /// Bytes of a path that a denial shows.
@@ -25,33 +27,33 @@ const MAX_SHOWN: usize = 1024;
 pub struct Grant {
     /// Real path.
     pub path: PathBuf,
-    /// Access that is granted below it.
+    /// The access that is granted below the path.
     pub access: Access,
     /// Place of the grant in the configuration.
     pub place: Origin,
 }
 
-/// One of Toolhold's own folders. No grant reaches it.
+/// One of Toolhold's own folders. No grant gives access to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnFolder {
-    /// Real path. With `..` at its end, it stands for the name of the directory before that alone,
-    /// which a path of Toolhold's own leads through.
+    /// The real path. A path that ends with `..` means only the name of the directory before the
+    /// `..`. A path of Toolhold's own leads through this directory.
     pub path: PathBuf,
-    /// Whether reading it is refused too.
+    /// Whether reading the folder is also denied.
     pub secret: bool,
 }
 
-/// Kind of the object that a path names, as far as the rules need it.
+/// The kind of the object that a path names. The rules need only this distinction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A directory. `allow_read` doesn't apply to it, since a call enters it to reach the allowed
-    /// files.
+    /// A directory. `allow_read` doesn't apply to directories, because a call enters them to reach
+    /// the allowed files.
     Directory,
-    /// Anything else.
+    /// Any other object.
     Other,
 }
 
-/// All rules about paths for one plugin.
+/// All path rules for one plugin.
 #[derive(Clone, Debug, Default)]
 pub struct FileRules {
     grants: Vec<Grant>,
@@ -61,12 +63,12 @@ pub struct FileRules {
     deny_write: PathGlobs,
 }
 
-/// The rule that refused a path. [`FileRules::explain`] describes it.
+/// The rule that denies a path. [`FileRules::explain`] describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No grant covers the path.
     Outside,
-    /// The path is in Toolhold's own folder, or is its own file.
+    /// The path is in Toolhold's own folder, or is Toolhold's own file.
     Own,
     /// The grant that covers the path is read-only.
     ReadOnlyGrant(usize),
@@ -74,26 +76,27 @@ pub enum Refusal {
     ReadOnlyCall,
     /// A glob of `deny_read` matches.
     DenyRead(usize),
-    /// `allow_read` is set, and no glob of it matches.
+    /// `allow_read` is set, and none of its globs matches.
     NotInAllowRead,
     /// A glob of `deny_write` matches.
     DenyWrite(usize),
-    /// The path is a granted directory, or a folder that holds one. A guest that could replace it
-    /// would change what the grant means at the next start.
+    /// The path is a granted directory, or a folder that contains one. A guest that could replace
+    /// it could change the meaning of the grant at the next start.
     GrantRoot(usize),
-    /// The path is in a file system of the kernel, such as procfs or sysfs, at any mount point.
+    /// The path is in a kernel file system, such as procfs or sysfs, at any mount point.
     Kernel,
-    /// The folder can't be moved or removed as a whole, since it has more entries than are checked.
+    /// The folder can't be moved or removed as a whole, because it has more entries than can be
+    /// checked.
     TooMuchBelow,
-    /// A rule about calls. It describes itself.
+    /// A rule about calls. The rule describes itself.
     OfCall(PathRefusal),
 }
 
 impl FileRules {
     /// Makes the rules for `grants` without Toolhold's `own` folders.
     pub fn new(mut grants: Vec<Grant>, own: Vec<OwnFolder>) -> Self {
-        // Longest first, so that the first match is the longest. If a path is granted twice, the
-        // narrower grant counts.
+        // The longest path comes first, so that the first match is the longest. If a path is
+        // granted twice, the narrower grant applies.
         grants.sort_by(|a, b| {
             let a_length = a.path.components().count();
             let b_length = b.path.components().count();
@@ -116,12 +119,12 @@ impl FileRules {
         self
     }
 
-    /// Returns Toolhold's own folders, which no grant reaches.
+    /// Returns Toolhold's own folders. No grant gives access to them.
     pub fn own(&self) -> &[OwnFolder] {
         &self.own
     }
 
-    /// Checks whether there are globs. Without globs, only Toolhold's own files are refused below a
+    /// Checks whether there are globs. Without globs, only Toolhold's own files are denied below a
     /// grant.
     pub fn has_globs(&self) -> bool {
         !(self.deny_read.is_empty() && self.allow_read.is_empty() && self.deny_write.is_empty())
@@ -134,14 +137,14 @@ impl FileRules {
 
     /// Checks whether `access` to `path` is allowed.
     ///
-    /// Write access is for every change, to the name and to the object. A path that may not be read
-    /// may not be written either.
+    /// Write access includes changes to the name and to the object. A path that may not be read may
+    /// not be written either.
     ///
     /// # Errors
     ///
-    /// The rule that refuses.
+    /// Returns the rule that denies the access.
     pub fn decide(&self, path: &Path, kind: Kind, access: Access) -> Result<(), Refusal> {
-        // Where a folder of Toolhold's own may be made later, nothing but folders is made.
+        // Only folders may be created at a path where Toolhold may create its own folder later.
         let is_above_own =
             self.own.iter().any(|own| own.path != path && own.path.starts_with(path));
         if is_above_own && kind == Kind::Other && access == Access::Write {
@@ -177,8 +180,8 @@ impl FileRules {
         Ok(())
     }
 
-    /// Returns a rule that certainly refuses writing somewhere below the folder `path`. Returns
-    /// `None` if no such rule is known.
+    /// Returns a rule that certainly denies writing a path below the folder `path`. Returns `None`
+    /// if no such rule is known.
     pub fn refused_below(&self, path: &Path) -> Option<Refusal> {
         if self.own.iter().any(|own| own.path.starts_with(path)) {
             return Some(Refusal::Own);
@@ -201,8 +204,8 @@ impl FileRules {
         self.grants.iter().position(|grant| grant.access == access && grant.path.starts_with(path))
     }
 
-    /// Checks whether an object may be created, moved or removed under the name `path`. This is
-    /// checked in addition to [`decide`](Self::decide).
+    /// Checks whether an object may be created, moved or removed under the name `path`. Use this
+    /// check in addition to [`decide`](Self::decide).
     ///
     /// # Errors
     ///
@@ -218,7 +221,7 @@ impl FileRules {
         }
     }
 
-    /// Describes a refusal: the action, the rule, its place, and the line that would change it.
+    /// Describes a denial with the action, the rule, its place, and the line that would change it.
     pub fn explain(&self, refusal: Refusal, path: &Path, access: Access) -> Denial {
         let path_text = path.display().to_string();
         let shown = cut(&path_text, MAX_SHOWN);
@@ -289,8 +292,8 @@ impl FileRules {
         }
     }
 
-    /// Returns the place of the grants. A place that narrows the user's list comes first: an entry
-    /// in the user's list doesn't help as long as it is narrowed.
+    /// Returns the place of the grants. A place that narrows the user's list takes precedence,
+    /// because an entry in the user's list has no effect while it is narrowed.
     fn place_of_grants(&self) -> Option<&Origin> {
         let mut first_written = None;
         for grant in &self.grants {
@@ -305,8 +308,8 @@ impl FileRules {
         first_written.or(self.grants.first().map(|grant| &grant.place))
     }
 
-    /// Returns the smallest grant that would help, never the whole machine. It doesn't check
-    /// whether the directory exists, since a refused call must not learn that.
+    /// Returns the smallest grant that would help, but never the whole machine. Doesn't check
+    /// whether the directory exists, because a denied call must not get this information.
     fn remedy_outside(&self, path: &Path, access: Access, place: &Origin) -> Cow<'static, str> {
         let plain = without_dots(path);
         if self.grants.iter().any(|grant| plain.starts_with(&grant.path)) {
@@ -342,8 +345,8 @@ impl FileRules {
         })
     }
 
-    /// Checks whether a directory holds more than somebody means who grants one thing in it: a home
-    /// with Toolhold's secrets, or a granted directory.
+    /// Checks whether a directory contains more than a person intends to grant. Examples are a home
+    /// folder with Toolhold's secrets, or a parent of a granted directory.
     fn is_too_wide(&self, path: &Path) -> bool {
         let secrets = self.own.iter().filter(|own| own.secret).map(|own| &own.path);
         let grants = self.grants.iter().map(|grant| &grant.path);
@@ -392,8 +395,8 @@ fn is_added(place: &Origin) -> bool {
     matches!(&place.kind, OriginKind::Flag(flag) if flag.starts_with("--allow"))
 }
 
-/// Returns a path as a TOML string, after `write` has put it into the form of the key. Returns
-/// `None` if the path isn't UTF-8, or is too long: a path that is cut off would be another path.
+/// Returns a path as a TOML string, after `write` has converted it to the form of the key. Returns
+/// `None` if the path isn't UTF-8, or is too long, because a cut path would be another path.
 fn to_toml(path: &Path, write: impl FnOnce(&str) -> String) -> Option<String> {
     let text = path.to_str()?;
     if text.len() > MAX_SHOWN {
@@ -402,7 +405,7 @@ fn to_toml(path: &Path, write: impl FnOnce(&str) -> String) -> Option<String> {
     Some(toml(&write(text)))
 }
 
-/// Returns a path without `.` and `..`, resolved by its text alone.
+/// Returns a path without `.` and `..`. They are resolved only by the text of the path.
 fn without_dots(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

@@ -21,18 +21,19 @@ pub enum Network {
 
 /// Why a call needs the network.
 enum NetworkNeed {
-    /// The call asks for it.
+    /// The call requests the network.
     Call,
-    /// A command of the call is known to need it.
+    /// A command of the call is known to need the network.
     Command {
         program: String,
-        /// Whether every program of the command needs it, and all programs are known.
+        /// Whether all programs of the command are known and need the network.
         alone: bool,
     },
 }
 
-/// Returns why a call of the built-in shell needs the network. Returns `None` if it needs none, and
-/// for calls of plugins, which have their own grant.
+/// Returns the reason why a call of the built-in shell needs the network. Returns `None` if the
+/// call doesn't need it. Also returns `None` for calls of plugins, because plugins have their own
+/// grant.
 fn network_need(action: &Action<'_>) -> Option<NetworkNeed> {
     if !action.built_in {
         return None;
@@ -56,8 +57,8 @@ fn network_need(action: &Action<'_>) -> Option<NetworkNeed> {
 }
 
 impl Placed<Network> {
-    /// Checks whether the commands of a call reach the network, once the call may run. A call that
-    /// asks runs only after an approval.
+    /// Checks whether the commands of an allowed call reach the network. A call that needs approval
+    /// runs only after the approval.
     pub(crate) fn reaches(&self, action: &Action<'_>) -> bool {
         match self.value {
             Network::Deny => false,
@@ -66,8 +67,8 @@ impl Placed<Network> {
         }
     }
 
-    /// Decides for this gate. `exactly` says whether a permission allows exactly this command.
-    /// `allowed` says whether any permission allows it.
+    /// Decides for this gate. `exactly` means that a permission allows exactly this command.
+    /// `allowed` means that any permission allows it.
     pub(crate) fn decide(
         &self,
         action: &Action<'_>,
@@ -86,8 +87,8 @@ impl Placed<Network> {
                 ("Call it without `network`; or, to be asked", "network = \"ask\""),
             ),
             // A permission for a command includes the network that the command needs. It doesn't
-            // include the network that the call itself asks for. A permission with a wildcard also
-            // doesn't give the network to other programs of the same line.
+            // include the network that the call requests. A permission with a wildcard also doesn't
+            // include the network for other programs of the same line.
             (Network::Ask, NetworkNeed::Command { alone, .. }) if exactly || allowed && alone => {
                 return None;
             }

@@ -17,30 +17,31 @@ pub struct Origin {
 /// Kind of the place of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginKind {
-    /// No place: the rule is a default.
+    /// No place, because the rule is a default.
     Default(TablePlace),
     /// The user's own file.
     Own,
-    /// The file of the working directory, by its path.
+    /// The file of the working directory. Contains its path.
     Project(String),
-    /// The file of the working directory that the user trusts, by its path, and the user's own.
+    /// A file of the working directory that the user trusts. Contains its path and the user's own
+    /// file.
     Trusted(String, ConfigFile),
-    /// A ceiling, by its path.
+    /// A ceiling. Contains its path.
     Ceiling(String),
-    /// A flag of the command line, as it was written.
+    /// A flag of the command line, as written.
     Flag(String),
-    /// An environment variable, by its name.
+    /// An environment variable. Contains its name.
     Variable(String),
-    /// The bounds of a task: the permissions of the configuration when the task was made.
+    /// The limits of a task. These are the permissions of the configuration when the task was made.
     TaskBounds,
 }
 
-/// The user's own file, or the path where it would be. New keys belong there.
+/// The user's own file, or the path for a new one. New keys are written there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFile(Cow<'static, str>);
 
-/// The place for the keys of a table: the user's own file, and the line where the table begins if
-/// the file has it.
+/// The place for the keys of a table: the user's own file, and the line of the table in it, if the
+/// file has the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TablePlace {
     /// The file.
@@ -52,9 +53,9 @@ pub struct TablePlace {
 /// A table of the user's own file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnTable {
-    /// Its dotted name.
+    /// The dotted name of the key.
     pub name: String,
-    /// Its place.
+    /// The place of the key.
     pub place: TablePlace,
 }
 
@@ -92,8 +93,8 @@ impl fmt::Display for OwnTable {
 }
 
 impl TablePlace {
-    /// Returns the lines that set a key that nothing sets yet. A file may have a table only once,
-    /// so a table that is there already is named with its place.
+    /// Returns the lines that set a key for the first time. A file may have a table only once, so
+    /// an existing table is named with its place.
     pub(crate) fn lines(&self, table: &str, line: &str) -> String {
         let file = &self.file;
         match self.line {
@@ -106,14 +107,14 @@ impl TablePlace {
 }
 
 impl Origin {
-    /// Returns the remedy for a rule: `own` if the user's own file can change it, or else what has
-    /// to be done in another place.
+    /// Returns the remedy for a rule. If the user's own file can change the rule, the remedy is
+    /// `own`. Otherwise the remedy is about another place.
     pub fn remedy(&self, own: impl FnOnce() -> String) -> Cow<'static, str> {
         self.elsewhere().unwrap_or_else(own).into()
     }
 
-    /// Returns the remedy that sets a key: in the place of its rule, or, of a default, with its
-    /// table. `goal` begins the sentence.
+    /// Returns the remedy that sets a key, in the place of its rule. For a default, the remedy
+    /// contains the table. `goal` is the start of the sentence.
     pub(crate) fn remedy_to_set(&self, goal: &str, table: &str, line: &str) -> Cow<'static, str> {
         self.remedy(|| match &self.kind {
             OriginKind::Default(place) => format!("{goal}, {}", place.lines(table, line)),
@@ -121,8 +122,8 @@ impl Origin {
         })
     }
 
-    /// Returns the remedy that adds a rule: to the user's own file, whose rules are one list with
-    /// those of a trusted file.
+    /// Returns the remedy that adds a rule to the user's own file. The rules of this file and of a
+    /// trusted file are one list.
     pub(crate) fn remedy_to_add(&self, rule: &str) -> Cow<'static, str> {
         match &self.kind {
             OriginKind::Trusted(_, own) => {
@@ -132,8 +133,8 @@ impl Origin {
         }
     }
 
-    /// Returns the remedy for a rule that the user's own file can't change. Returns `None` if it
-    /// can.
+    /// Returns the remedy for a rule that the user's own file can't change. Returns `None` if the
+    /// file can change it.
     pub(crate) fn elsewhere(&self) -> Option<String> {
         match &self.kind {
             OriginKind::Default(_) | OriginKind::Own => None,
@@ -175,7 +176,7 @@ impl From<&'static str> for Origin {
     }
 }
 
-/// A value of the configuration with its place.
+/// A configuration value with its place.
 #[derive(Clone, Debug)]
 pub struct Placed<T> {
     /// The value.

@@ -8,30 +8,30 @@ use toolhold_contract::text::toml;
 
 use crate::origin::{Origin, OriginKind};
 
-/// Bytes of a glob. Braces of longer ones could be nested so deep that reading them needs more
-/// stack than there is, which ends the whole program.
+/// Most bytes of a glob. In a longer glob, braces could be nested so deep that reading them
+/// overflows the stack, which ends the whole program.
 pub const MAX_GLOB: usize = 4096;
 
 /// A glob that can't be matched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
-    /// Its bytes are more than the limit.
+    /// The glob is too long. Contains its size in bytes.
     #[error("a glob is {0} bytes; the limit is {MAX_GLOB}")]
     Length(usize),
-    /// The engine doesn't read it.
+    /// The glob engine can't read the glob.
     #[error("`{glob}` isn't a valid glob: {}", .source.kind())]
     Invalid {
-        /// The glob, as it was written.
+        /// The glob as written.
         glob: String,
         /// The explanation of the engine.
         source: globset::Error,
     },
-    /// The engine can't match it together with the others.
+    /// The glob engine can't match the glob together with the other globs.
     #[error(transparent)]
     Set(globset::Error),
 }
 
-/// Checks the length of a glob, before it is read.
+/// Checks the length of a glob before the glob is read.
 pub(crate) fn check_glob(glob: &str) -> Result<(), GlobError> {
     if glob.len() > MAX_GLOB {
         return Err(GlobError::Length(glob.len()));
@@ -39,10 +39,10 @@ pub(crate) fn check_glob(glob: &str) -> Result<(), GlobError> {
     Ok(())
 }
 
-/// Globs over paths, all from one key of the configuration.
+/// Globs for paths, all from one key of the configuration.
 ///
 /// A glob with a leading `/` is matched with the whole path. Any other glob matches at every depth.
-/// A glob also covers everything below its match, and `X/**` covers `X` itself.
+/// A glob also covers each path below its match, and `X/**` covers `X` itself.
 #[derive(Clone, Debug, Default)]
 pub struct PathGlobs {
     set: GlobSet,
@@ -58,16 +58,16 @@ impl PathGlobs {
     ///
     /// # Errors
     ///
-    /// The first pattern that isn't a valid glob, with the explanation of the engine.
+    /// Returns the first pattern that isn't a valid glob, with the explanation of the engine.
     pub fn new(patterns: Vec<(String, impl Into<Origin>)>) -> Result<Self, GlobError> {
         Self::compile(patterns, false)
     }
 
-    /// Compiles patterns that match without regard to case.
+    /// Compiles patterns that match in any case.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// Returns the errors of [`new`](Self::new).
     pub fn ignoring_case(patterns: Vec<(String, impl Into<Origin>)>) -> Result<Self, GlobError> {
         Self::compile(patterns, true)
     }
@@ -98,7 +98,7 @@ impl PathGlobs {
         Ok(Self { set, patterns, places, pattern_of })
     }
 
-    /// Checks whether there is no glob.
+    /// Checks whether there are no globs.
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }
@@ -142,8 +142,8 @@ impl PathGlobs {
         others
     }
 
-    /// Returns, for each pattern that begins at the root, the folder above its first wildcard, or
-    /// the whole path if it has no wildcard.
+    /// Returns the folder above the first wildcard of each pattern that starts at the root. For a
+    /// pattern without wildcards, returns the whole path.
     pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
         let rooted = self.patterns.iter().filter(|pattern| pattern.starts_with('/'));
         rooted.map(|pattern| {
@@ -153,8 +153,8 @@ impl PathGlobs {
         })
     }
 
-    /// Returns the patterns that begin at the root, up to their first wildcard. These folders
-    /// certainly hold a denied path.
+    /// Returns the patterns that start at the root, up to their first wildcard. Each of these
+    /// folders certainly contains a denied path.
     pub(crate) fn anchors(&self) -> impl Iterator<Item = (usize, &Path)> {
         let rooted = self.patterns.iter().enumerate().filter(|(_, text)| text.starts_with('/'));
         rooted.map(|(index, pattern)| {

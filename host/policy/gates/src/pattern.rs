@@ -7,28 +7,29 @@ use regex::{Regex, RegexBuilder};
 
 use crate::path_globs::{GlobError, PathGlobs};
 
-/// Bytes of a pattern. Longer ones are hard to read and slow to match.
+/// Most bytes of a pattern. Longer patterns are hard to read and slow to match.
 pub const MAX_PATTERN: usize = 1024;
 
 /// Bytes of a compiled pattern.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// A pattern that is empty or longer than [`MAX_PATTERN`], with its bytes.
+/// A pattern that is empty or longer than [`MAX_PATTERN`]. Contains its size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("pattern is {0} bytes; it has to be 1 to {MAX_PATTERN} bytes")]
 pub struct PatternLengthError(usize);
 
-/// A glob for a whole text: `*` matches anything, `?` one character, and `\` escapes the next
-/// character. Case doesn't matter.
+/// A glob for a whole text. `*` matches any characters, `?` matches one character, and `\` escapes
+/// the next character. Case is ignored.
 ///
-/// Matching needs no compiled form: permissions are read at every start, and few are used.
+/// Globs are matched without compiling, because permissions are read at every start but few of them
+/// are used.
 #[derive(Clone, Debug)]
 pub struct TextGlob {
-    /// Texts between the stars, in lower case. [`ANY`] matches one character.
+    /// The strings between the stars, in lower case. [`ANY`] matches one character.
     chunks: Vec<String>,
 }
 
-/// Matches any one character. It is a noncharacter, which ordinary text doesn't have.
+/// Matches any one character. The value is a noncharacter, so it isn't in ordinary text.
 const ANY: char = '\u{10ffff}';
 
 impl TextGlob {
@@ -36,7 +37,7 @@ impl TextGlob {
     ///
     /// # Errors
     ///
-    /// If it is empty, or longer than [`MAX_PATTERN`].
+    /// Returns an error if the glob is empty, or longer than [`MAX_PATTERN`].
     pub fn new(glob: &str) -> Result<Self, PatternLengthError> {
         check_length(glob)?;
         let mut chunks = Vec::new();
@@ -54,7 +55,7 @@ impl TextGlob {
         Ok(Self { chunks })
     }
 
-    /// Checks whether it matches `text`.
+    /// Checks whether the glob matches `text`.
     pub fn matches(&self, text: &str) -> bool {
         if self.is_all() {
             return true;
@@ -72,14 +73,14 @@ impl TextGlob {
         match_suffix(&text[at..], last)
     }
 
-    /// Checks whether it matches every text.
+    /// Checks whether the glob matches every text.
     pub fn is_all(&self) -> bool {
         self.chunks.len() > 1 && self.chunks.iter().all(String::is_empty)
     }
 }
 
-/// Returns the length of the match of `chunk` at the beginning of `text`. Returns `None` if it
-/// doesn't match.
+/// Returns the length of the match of `chunk` at the start of `text`. Returns `None` if there is no
+/// match.
 fn match_prefix(text: &str, chunk: &str) -> Option<usize> {
     let mut characters = text.chars();
     for expected in chunk.chars() {
@@ -91,7 +92,7 @@ fn match_prefix(text: &str, chunk: &str) -> Option<usize> {
     Some(text.len() - characters.as_str().len())
 }
 
-/// Returns the end of the first match of `chunk` in `text`. Returns `None` if it doesn't match.
+/// Returns the end of the first match of `chunk` in `text`. Returns `None` if there is no match.
 fn find(text: &str, chunk: &str) -> Option<usize> {
     if !chunk.contains(ANY) {
         return text.find(chunk).map(|at| at + chunk.len());
@@ -105,7 +106,7 @@ fn find(text: &str, chunk: &str) -> Option<usize> {
 }
 
 fn match_suffix(text: &str, chunk: &str) -> bool {
-    // `ANY` can match a character of another length, so characters are counted, and not bytes.
+    // `ANY` can match a character with another length, so characters are counted instead of bytes.
     let Some(skipped) = text.chars().count().checked_sub(chunk.chars().count()) else {
         return false;
     };
@@ -116,10 +117,10 @@ fn match_suffix(text: &str, chunk: &str) -> bool {
 /// A regular expression that can't be matched.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ExpressionError {
-    /// Its length is wrong.
+    /// The length of the expression is wrong.
     #[error(transparent)]
     Length(#[from] PatternLengthError),
-    /// The engine doesn't read it, or it is too large when compiled.
+    /// The engine can't read the expression, or the compiled expression is too large.
     #[error("`{expression}` isn't a valid regular expression: {source}")]
     Invalid {
         /// The expression.
@@ -129,11 +130,12 @@ pub enum ExpressionError {
     },
 }
 
-/// Returns a regular expression of the operator, which matches anywhere in a text.
+/// Returns a regular expression of the operator. It matches anywhere in a text.
 ///
 /// # Errors
 ///
-/// If it is invalid, empty, longer than [`MAX_PATTERN`], or too large when compiled.
+/// Returns an error if the expression is invalid, empty, longer than [`MAX_PATTERN`], or too large
+/// when compiled.
 pub fn expression(pattern: &str) -> Result<Regex, ExpressionError> {
     check_length(pattern)?;
     RegexBuilder::new(pattern)
@@ -150,7 +152,7 @@ pub(crate) fn check_length(pattern: &str) -> Result<(), PatternLengthError> {
     Ok(())
 }
 
-/// Returns the only text that a glob without wildcards matches. Returns `None` if it has a
+/// Returns the only text that a glob without wildcards matches. Returns `None` if the glob has a
 /// wildcard.
 pub(crate) fn single_text(glob: &str) -> Option<String> {
     let mut text = String::with_capacity(glob.len());
@@ -191,13 +193,13 @@ fn escape_brackets(glob: &str) -> String {
     out
 }
 
-/// The pattern of a permission. It matches the subjects of the tool.
+/// The pattern of a permission. The subjects of the tool are matched with it.
 #[derive(Clone, Debug)]
 pub struct Pattern(Form);
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// Exactly this text, in the same case, without wildcards, and nothing below it.
+    /// Exactly this text in the same case. Has no wildcards, and doesn't match paths below it.
     Exact(String),
     Glob(Glob),
 }
@@ -209,16 +211,16 @@ struct Glob {
     spellings: Vec<String>,
     /// The paths, compiled at the first comparison with a path.
     paths: OnceLock<PathGlobs>,
-    /// The only text that it matches. `None` if it has a wildcard.
+    /// The only text that the pattern matches. `None` if the pattern has a wildcard.
     single_text: Option<String>,
 }
 
 impl Pattern {
-    /// Reads a pattern. `spellings`: the pattern as paths, with `~` replaced and links resolved.
+    /// Reads a pattern. `spellings` are the pattern as paths, with `~` replaced and links resolved.
     ///
     /// # Errors
     ///
-    /// As [`TextGlob::new`].
+    /// Returns the errors of [`TextGlob::new`].
     pub fn new(pattern: &str, spellings: Vec<String>) -> Result<Self, PatternLengthError> {
         Ok(Self(Form::Glob(Glob {
             text: TextGlob::new(pattern)?,
@@ -228,12 +230,12 @@ impl Pattern {
         })))
     }
 
-    /// Returns a pattern that matches exactly this text. For a path, it is the real path.
+    /// Returns a pattern that matches exactly this text. For a path, the text is the real path.
     pub fn exactly(text: impl Into<String>) -> Self {
         Self(Form::Exact(text.into()))
     }
 
-    /// Checks whether it matches every text and every path.
+    /// Checks whether the pattern matches every text and every path.
     pub fn is_all(&self) -> bool {
         match &self.0 {
             Form::Exact(_) => false,
@@ -241,7 +243,7 @@ impl Pattern {
         }
     }
 
-    /// Checks whether it was made by [`exactly`](Self::exactly).
+    /// Checks whether the pattern was made by [`exactly`](Self::exactly).
     pub(crate) fn is_exact(&self) -> bool {
         matches!(self.0, Form::Exact(_))
     }
@@ -263,7 +265,7 @@ impl Pattern {
         }
     }
 
-    /// Checks whether it matches this text and no other.
+    /// Checks whether the pattern matches only this text.
     pub(crate) fn is_exactly(&self, text: &str) -> bool {
         match &self.0 {
             Form::Exact(only) => only == text,
@@ -277,8 +279,8 @@ impl Glob {
         if let Ok(globs) = path_globs(self.spellings.clone()) {
             return globs;
         }
-        // A text that isn't a valid glob (`test [ -f x`) matches itself: with its brackets escaped,
-        // it is always valid.
+        // A text that isn't a valid glob, such as `test [ -f x`, matches itself. A text with
+        // escaped brackets is always a valid glob.
         let escaped = self.spellings.iter().map(|path| escape_brackets(path)).collect();
         path_globs(escaped).unwrap_or_default()
     }

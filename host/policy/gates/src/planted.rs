@@ -1,9 +1,9 @@
-//! Recognises files that other programs run or obey later, outside of any sandbox, such as hooks of
-//! git.
+//! Recognises files that other programs later run or use as configuration outside of any sandbox,
+//! such as git hooks.
 
 use std::path::Path;
 
-/// Folders whose files run later, by the names of the path.
+/// Folders with files that run later, as the names in their path.
 const FOLDERS: [&[&str]; 23] = [
     &[".circleci"],
     &[".claude"],
@@ -30,7 +30,7 @@ const FOLDERS: [&[&str]; 23] = [
     &[".zed"],
 ];
 
-/// Files that run later, or that make something else run.
+/// Files that run later, or that make other files run.
 const FILES: [&[&str]; 53] = [
     &[".autoenv"],
     &[".bash_login"],
@@ -46,7 +46,7 @@ const FILES: [&[&str]; 53] = [
     &[".exrc"],
     &[".gdbinit"],
     &[".gemini", "settings.json"],
-    // A file or a folder that is put there names or is a repository, with its configuration.
+    // A file or folder with this name is a repository or refers to one. Both have configuration.
     &[".git"],
     &[".git", "config"],
     &[".git", "info", "attributes"],
@@ -88,12 +88,12 @@ const FILES: [&[&str]; 53] = [
     &["toolhold.toml"],
 ];
 
-/// Checks whether other programs run or obey a file later, outside of any sandbox: a shell, an
-/// editor, git, or a server that builds the project.
+/// Checks whether other programs later run a file or use it as configuration outside of any
+/// sandbox. Examples are a shell, an editor, git, and a server that builds the project.
 pub fn runs_later(path: &Path) -> bool {
     let names: Vec<&str> = path.iter().map(|name| name.to_str().unwrap_or_default()).collect();
     let Some((name, folders)) = names.split_last() else { return false };
-    // Git doesn't run the samples that it puts there.
+    // Git doesn't run the samples that it creates in this folder.
     if path.extension().is_some_and(|extension| extension == "sample") {
         return false;
     }
@@ -103,8 +103,8 @@ pub fn runs_later(path: &Path) -> bool {
         || FOLDERS.iter().any(|folder| folders.windows(folder.len()).any(|part| part == *folder))
 }
 
-/// Checks whether git runs or obeys a file of a repository, also of one of a submodule or a
-/// worktree.
+/// Checks whether git runs a file of a repository or uses it as configuration. Includes files of a
+/// submodule or a worktree.
 fn is_in_repository(names: &[&str]) -> bool {
     let Some(git) = names.iter().position(|name| *name == ".git") else { return false };
     match &names[git + 1..] {
@@ -117,8 +117,8 @@ fn is_in_repository(names: &[&str]) -> bool {
     }
 }
 
-/// Checks whether a file is a part of a package that a package manager has unpacked: nothing
-/// outside of the package's own use obeys it.
+/// Checks whether a file is a part of a package that a package manager has unpacked. Such files
+/// have no effect unless the package is used.
 pub fn is_unpacked(path: &Path) -> bool {
     let names: Vec<&str> = path.iter().map(|name| name.to_str().unwrap_or_default()).collect();
     let is_module = names.windows(2).any(|part| part[0] == "node_modules" && part[1] != ".bin");
@@ -130,7 +130,7 @@ pub fn is_unpacked(path: &Path) -> bool {
             .any(|part| matches!(part, [".cargo", "git" | "registry"] | [".npm", "_cacache"]))
 }
 
-/// Checks whether a link stands for a folder in which files run later, or is on the way to one.
+/// Checks whether a link replaces a folder in which files run later, or a parent of such a folder.
 pub fn link_runs_later(path: &Path) -> bool {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
     let mut hidden = FOLDERS.iter().chain(&FILES).filter(|parts| parts[0].starts_with('.'));

@@ -9,11 +9,11 @@ use crate::path_globs::{GlobError, check_glob};
 
 /// The programs that the operator granted. The default grants no program.
 ///
-/// An entry is a program and a glob for each of its arguments, separated by spaces:
-/// `git {status,diff} **`. `*` and `?` match characters of one argument, and `{a,b}` matches `a` or
-/// `b`. A last `**` matches any number of further arguments, also zero. Without it, there have to
-/// be exactly as many arguments as globs. A program without `/` in its name is searched on the
-/// operator's `PATH`.
+/// An entry is a program and a glob for each of its arguments, separated by spaces: `git
+/// {status,diff} **`. `*` and `?` match characters of one argument, and `{a,b}` matches `a` or `b`.
+/// A final `**` matches zero or more further arguments. Without it, the number of arguments must
+/// equal the number of globs. A program without `/` in its name is searched for in the operator's
+/// `PATH`.
 #[derive(Clone, Debug, Default)]
 pub struct Programs(Vec<Entry>);
 
@@ -23,7 +23,7 @@ pub enum ProgramsError {
     /// The pattern names no program.
     #[error("an entry of `programs` is empty: write a program, and globs for its arguments")]
     Empty,
-    /// Its program isn't a plain name or path.
+    /// The program isn't a plain name or path.
     #[error("`{0}`: wildcards and quotes aren't allowed in the program; write its name or path")]
     Program(String),
     /// A glob is too long.
@@ -32,7 +32,7 @@ pub enum ProgramsError {
     /// The engine doesn't read a glob.
     #[error("`{entry}`: {}", .source.kind())]
     Glob {
-        /// The entry, as it was written.
+        /// The entry as written.
         entry: String,
         /// The explanation of the engine.
         source: globset::Error,
@@ -53,7 +53,7 @@ impl Programs {
     ///
     /// # Errors
     ///
-    /// The first entry that isn't valid, and why.
+    /// Returns the first entry that isn't valid, with the reason.
     pub fn new<P: Into<Origin>>(
         entries: impl IntoIterator<Item = (String, P)>,
     ) -> Result<Self, ProgramsError> {
@@ -74,8 +74,8 @@ impl Programs {
         self.0.iter().any(|entry| entry.allows(program, arguments))
     }
 
-    /// Returns the denial of a program with these arguments, which are the command `line`. Returns
-    /// `None` if the program may be started. `table` is the table that grants programs.
+    /// Returns the denial of a program with these arguments. Returns `None` if the program may be
+    /// started. `line` is the whole command, and `table` is the table that grants programs.
     pub fn refusal(
         &self,
         program: &str,
@@ -106,8 +106,8 @@ impl Programs {
         })
     }
 
-    /// Returns the place of the grants, for refusals: the place of an entry for the same program,
-    /// else of the first entry.
+    /// Returns the place of the grants for denials. This is the place of an entry for the same
+    /// program, or else of the first entry.
     pub fn place(&self, program: &str) -> Option<&Origin> {
         let same = self.0.iter().find(|entry| entry.program == program);
         same.or(self.0.first()).map(|entry| &entry.place)

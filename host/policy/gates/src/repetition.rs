@@ -1,4 +1,4 @@
-//! Detects agents that repeat the same call or output, for programs that run an agent.
+//! Detects agents that repeat a call or an output. Used by programs that run an agent.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
@@ -9,19 +9,19 @@ use serde_json::Value;
 
 use crate::canonical;
 
-/// Limits from which on a repetition is reported.
+/// Limits above which repetitions are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepetitionLimits {
     /// Number of calls that are remembered.
     pub window: usize,
-    /// Number of equal outputs of the model in a row that end the loop. 0: never.
+    /// Number of consecutive equal outputs of the model that end the loop. 0 means never.
     pub outputs: usize,
     /// Levels for equal calls in a row with equal results.
     pub calls: Levels,
     /// Levels for two calls that alternate, each with equal results, counted in pairs.
     pub pairs: Levels,
-    /// Levels for one tool with the same result for different arguments, anywhere in the window.
-    /// Calls that only read are ignored: searches that find nothing are everyday.
+    /// Limits for one tool with the same result for different arguments, anywhere in the window.
+    /// Calls that only read are ignored, because searches without results are common.
     pub results: Levels,
     /// Whether calls that only read are ignored, for example calls that poll until something
     /// happens.
@@ -41,7 +41,7 @@ impl Default for RepetitionLimits {
     }
 }
 
-/// Numbers of repetitions from which on each reaction follows. 0: never.
+/// Numbers of repetitions at which each reaction starts. 0 means never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levels {
     /// Warn the model.
@@ -67,7 +67,7 @@ impl Levels {
 /// The reaction to a repetition. Later variants are more severe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reaction {
-    /// Run the call, and warn the model that it repeats itself.
+    /// The call runs, and the model gets a warning about the repetition.
     Warn,
     /// Don't run the call, and tell the model why.
     Block,
@@ -93,9 +93,9 @@ pub enum RepetitionKind {
 pub struct Repeated {
     /// Kind of the repetition.
     pub kind: RepetitionKind,
-    /// Number of times, this one included.
+    /// Number of times, including the current one.
     pub times: usize,
-    /// Reaction to it.
+    /// The reaction to the repetition.
     pub reaction: Reaction,
 }
 
@@ -122,15 +122,16 @@ impl fmt::Display for Repeated {
     }
 }
 
-/// Remembers the last calls and outputs of one agent, and detects repetitions: the same call in a
-/// row, two calls that alternate, the same result for different arguments, the same output.
+/// Records the last calls and outputs of one agent, and detects repetitions: consecutive equal
+/// calls, two calls that alternate, the same result for different arguments, and equal outputs.
 ///
-/// A call whose result differs from that of the equal call before it makes progress, and ends each
-/// of these: an agent that follows a job repeats its call until the job ends.
+/// A call whose result differs from the result of the previous equal call makes progress, and ends
+/// all of these repetitions. For example, an agent that follows a job repeats its call until the
+/// job ends.
 ///
-/// The host doesn't use it for its own decisions. The program that runs the loop calls
-/// [`before`](Self::before) each call for the reaction, and [`after`](Self::after) it with the
-/// result.
+/// The host doesn't use repetitions for its own decisions. The program that runs the loop calls
+/// [`before`](Self::before) before each call to get the reaction, and [`after`](Self::after) after
+/// the call with its result.
 ///
 /// ```
 /// use toolhold_policy::{Reaction, Repetition, RepetitionLimits};
@@ -158,21 +159,21 @@ pub struct Repetition {
     same_outputs: usize,
 }
 
-/// A call that was made. Texts are remembered as digests. A collision only affects the agent's own
-/// loop.
+/// A call that was made. Stores digests instead of texts. A digest collision affects only the
+/// agent's own loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MadeCall {
     tool: u64,
     /// Tool and arguments.
     call: u64,
-    /// `None`: the call was blocked.
+    /// The digest of the result. `None` if the call was blocked.
     result: Option<u64>,
     read_only: bool,
 }
 
 impl MadeCall {
-    /// Checks whether the results of two calls don't differ. A blocked call has no result, so its
-    /// result never differs.
+    /// Checks whether two calls have the same result. A blocked call has no result, so it matches
+    /// any result.
     fn has_result_of(&self, other: &Self) -> bool {
         self.result.is_none() || other.result.is_none() || self.result == other.result
     }
@@ -184,8 +185,7 @@ impl Repetition {
         Self { limits, calls: VecDeque::new(), last_output: None, same_outputs: 0 }
     }
 
-    /// Returns the reaction to the next call, after the calls before it. Returns `None` if it
-    /// doesn't repeat.
+    /// Returns the reaction to the next call. Returns `None` if the call isn't a repetition.
     pub fn before(&self, tool: &str, arguments: &Value, read_only: bool) -> Option<Repeated> {
         if self.is_exempt(read_only) {
             return None;
@@ -200,12 +200,12 @@ impl Repetition {
         let repetitions = counts.into_iter().filter_map(|(kind, levels, times)| {
             Some(Repeated { kind, times, reaction: levels.reaction(times)? })
         });
-        // If several are equally severe, the first one counts, since it is the most specific.
+        // If several are equally severe, the first applies, because it is the most specific.
         repetitions.rev().max_by_key(|repeated| repeated.reaction)
     }
 
-    /// Remembers a call that was made, with the result that the model read, or that was blocked
-    /// (`None`). Remove what differs each time from the result first, such as random keys.
+    /// Records a call with the result for the model. `result` is `None` if the call was blocked.
+    /// Before this call, remove parts of the result that always differ, such as random keys.
     pub fn after(&mut self, tool: &str, arguments: &Value, read_only: bool, result: Option<&str>) {
         if self.is_exempt(read_only) || self.limits.window == 0 {
             return;
@@ -216,7 +216,8 @@ impl Repetition {
             result: result.map(digest),
             read_only,
         };
-        // A call with a new result makes progress, so an equal output after it isn't a repetition.
+        // A call with a new result makes progress, so an equal output after this call isn't a
+        // repetition.
         if let Some(earlier) = self.calls.iter().find(|earlier| earlier.call == made.call)
             && !earlier.has_result_of(&made)
         {
@@ -226,8 +227,8 @@ impl Repetition {
         self.calls.push_front(made);
     }
 
-    /// Returns the reaction to an output of the model. Remove ids that differ each time from it
-    /// first.
+    /// Returns the reaction to an output of the model. Before this call, remove parts of the output
+    /// that always differ, such as IDs.
     pub fn check_output(&mut self, output: &str) -> Option<Repeated> {
         let output_digest = digest(output);
         if self.last_output == Some(output_digest) {
@@ -243,7 +244,7 @@ impl Repetition {
         Some(Repeated { kind: RepetitionKind::Outputs, times, reaction: Reaction::Break })
     }
 
-    /// Forgets all calls and outputs. Call it for a new task.
+    /// Removes all calls and outputs. Use this function for a new task.
     pub fn clear(&mut self) {
         *self = Self::new(self.limits);
     }
@@ -252,8 +253,8 @@ impl Repetition {
         read_only && self.limits.exempt_read_only
     }
 
-    /// Returns the number of times that the call was made in a row with the same result, this time
-    /// included.
+    /// Returns the number of consecutive times that the call was made with the same result,
+    /// including this time.
     fn count_in_a_row(&self, call: u64) -> usize {
         1 + count_unchanged(self.calls.iter().take_while(|made| made.call == call))
     }
@@ -275,14 +276,14 @@ impl Repetition {
             .collect();
         let others = count_unchanged(alternating.iter().copied().step_by(2));
         let equals = count_unchanged(alternating.iter().copied().skip(1).step_by(2));
-        // The calls count up to the first change of either result. The other call is the newest, so
-        // the first change of its results is at an even index, and the one of this call's at an odd
-        // index.
+        // The calls count up to the first change of either result. The other call is the newest.
+        // The first change of its results is at an even index, and the first change of this call's
+        // results is at an odd index.
         let unchanged = (2 * others).min(2 * equals + 1);
         unchanged.div_ceil(2)
     }
 
-    /// Returns the number of times that the tool returned its last result, this time included.
+    /// Returns the number of times that the tool returned its last result, including this time.
     /// Returns 0 if all these calls have the same arguments.
     fn count_results(&self, tool: u64, call: u64) -> usize {
         let mut acting = self.calls.iter().filter(|made| made.tool == tool && !made.read_only);
@@ -294,7 +295,7 @@ impl Repetition {
     }
 }
 
-/// Returns the number of calls from the newest one on with the same result.
+/// Returns the number of newest calls with the same result.
 fn count_unchanged<'a>(calls: impl Iterator<Item = &'a MadeCall>) -> usize {
     let mut last: Option<&MadeCall> = None;
     let mut count = 0;

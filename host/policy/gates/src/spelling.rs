@@ -1,23 +1,24 @@
-//! Decodes escapes in a text: those of JSON, HTML, URLs, programming languages and
-//! quoted-printable, also inside each other. `%252B`, `&#x2B;`, `\u002B` and `\\u002b` all stand
-//! for a plus sign.
+//! Decodes escapes in a text: JSON, HTML, URLs, programming languages and quoted-printable, and
+//! nested escapes. `%252B`, `&#x2B;`, `\u002B` and `\\u002b` all represent a plus sign.
 //!
-//! A text doesn't say how often it was escaped, and by which rules. So each place has several
-//! readings: `\\u002B` can be a backslash with text after it, or a plus sign.
+//! A text contains no information about the number of times that it was escaped, or about the
+//! rules. For this reason each place has several readings: `\\u002B` can be a backslash with text
+//! after it, or a plus sign.
 
 use std::cell::Cell;
 
-/// How often escapes are decoded: `\u002B` needs one time, and JSON inside JSON two times.
+/// Number of times that escapes are decoded. `\u002B` needs one time, and JSON inside JSON two
+/// times.
 pub const DEPTH: usize = 4;
 
-/// Bytes of the longest escape of one character. It has room for `&#x002B;` with each byte escaped
+/// Bytes of the longest escape of one character. The limit allows `&#x002B;` with each byte escaped
 /// twice in the same form.
 pub const REACH: usize = 512;
 
-/// Digits of a number: `&#x0000002B;` has 8.
+/// Most digits of a number. `&#x0000002B;` has 8.
 const DIGITS: usize = 8;
 
-/// Readings of one place that are decoded further, since they start an escape again.
+/// Readings of one place that are decoded further because they start another escape.
 const MAX_DEEPER: usize = 4;
 
 /// Checks whether an escape may begin with this byte.
@@ -25,17 +26,17 @@ pub const fn is_escape(byte: u8) -> bool {
     matches!(byte, b'\\' | b'&' | b'%' | b'=')
 }
 
-/// One way to read the text at a place.
+/// One possible reading of the text at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     bytes: [u8; 4],
     length: u8,
-    /// Offset of the text after it.
+    /// The offset of the text after the reading.
     pub end: usize,
 }
 
 impl Reading {
-    /// Returns the bytes that it stands for.
+    /// Returns the bytes that the reading represents.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
@@ -50,14 +51,15 @@ impl Reading {
         Some(Self { bytes, length: length as u8, end })
     }
 
-    /// Returns the byte that it stands for and its end. Returns `None` if it isn't one ASCII byte.
+    /// Returns the byte that the reading represents, and its end. Returns `None` unless the reading
+    /// is one ASCII byte.
     fn ascii(&self) -> Option<(u8, usize)> {
         let byte = self.bytes[0];
         let is_ascii = self.length == 1 && byte.is_ascii();
         is_ascii.then_some((byte, self.end))
     }
 
-    /// Returns the one of two readings that covers more text, and the second of equal ones.
+    /// Returns the reading that covers more text. If both are equal, returns the second.
     fn longer(first: Option<Self>, second: Option<Self>) -> Option<Self> {
         match (first, second) {
             (Some(first), Some(second)) if first.end > second.end => Some(first),
@@ -70,7 +72,7 @@ impl Reading {
 /// The escapes of a text.
 #[derive(Debug, Default)]
 pub struct Readings {
-    /// For each place of the text, the index of the escape that may begin there, or [`NONE`].
+    /// For each place of the text, the index of the escape that may start there, or [`NONE`].
     indexes: Vec<u32>,
     escapes: Vec<Escape>,
 }
@@ -91,7 +93,7 @@ struct Escape {
 }
 
 impl Readings {
-    /// Reads a text, in a time that is linear in its length.
+    /// Reads a text in linear time.
     pub fn new(text: &[u8]) -> Self {
         Self::to_depth(text, DEPTH)
     }
@@ -117,28 +119,27 @@ impl Readings {
         readings
     }
 
-    /// Decodes an escape once more. The places after it still have the readings of the round
-    /// before.
+    /// Decodes an escape once more. Later places still have the readings of the previous round.
     fn decode_once(&mut self, text: &[u8], index: usize) {
         let Escape { start, latest, ref all, .. } = self.escapes[index];
         let place = Decoding { text, readings: self, start, may_change: Cell::new(false) };
         let mut deeper = RoundReadings::default();
         let mut again = RoundReadings::default();
 
-        // The latest reading comes first. Others may be right too: `\\=2B` may stand for `\=2B`,
-        // and not for a backslash and a plus sign.
+        // The latest reading comes first, but other readings may also be correct. For example,
+        // `\\=2B` may represent `\=2B` instead of a backslash and a plus sign.
         let others = all.iter().filter(|reading| Some(**reading) != latest);
         let ascii_readings = latest.iter().chain(others).filter_map(Reading::ascii);
         let escape_starts = ascii_readings.filter(|(byte, _)| is_escape(*byte));
         for (byte, at) in escape_starts.take(MAX_DEEPER) {
             place.read(byte, at, &mut deeper);
         }
-        // The places after it may have new readings since the round before: `&#4\u0033;` is first
-        // the number 4, and then 43.
+        // Later places may have new readings since the previous round. For example, `&#4\u0033;` is
+        // first the number 4, and then 43.
         place.read(text[start], start + 1, &mut again);
 
-        // The most likely reading is the one that continues the latest. Otherwise it is the one
-        // that covers most of the text.
+        // The most likely reading continues the latest reading. Otherwise the reading that covers
+        // the most text is used.
         let likely = deeper.likely.or_else(|| Reading::longer(latest, again.likely));
         let may_change = place.may_change.get();
         let escape = &mut self.escapes[index];
@@ -167,8 +168,8 @@ impl Readings {
     }
 }
 
-/// Checks whether a text may begin with an escape. Most bytes that could begin one don't, such as
-/// the equals signs in HTML.
+/// Checks whether a text may start with an escape. Most bytes that could start an escape don't,
+/// such as the equals signs in HTML.
 fn may_begin_escape(text: &[u8]) -> bool {
     match (text[0], text.get(1)) {
         (_, None) => false,
@@ -180,7 +181,7 @@ fn may_begin_escape(text: &[u8]) -> bool {
     }
 }
 
-/// Checks whether a byte is a hexadecimal digit or may stand for one, as the start of another
+/// Checks whether a byte is a hexadecimal digit, or may represent one as the start of another
 /// escape.
 fn may_be_hex(text: &[u8], at: usize) -> bool {
     text.get(at).is_some_and(|byte| is_escape(*byte) || byte.is_ascii_hexdigit())
@@ -191,7 +192,7 @@ fn may_be_hex(text: &[u8], at: usize) -> bool {
 struct RoundReadings {
     readings: [Option<Reading>; 8],
     count: usize,
-    /// The longest reading of the usual forms. Unlikely forms are left out.
+    /// The longest reading of the usual forms. Unlikely forms are ignored.
     likely: Option<Reading>,
 }
 
@@ -264,8 +265,8 @@ impl Decoding<'_> {
         }
     }
 
-    /// Returns the ASCII byte of a place after the round before, and the offset after it. Returns
-    /// `None` if it isn't ASCII or is too far away.
+    /// Returns the ASCII byte of a place after the previous round, and the offset after it. Returns
+    /// `None` if the byte isn't ASCII or is too far away.
     fn byte(&self, at: usize) -> Option<(u8, usize)> {
         let plain = *self.text.get(at)?;
         let (byte, end) = match self.readings.indexes[at] {
@@ -307,13 +308,14 @@ impl Decoding<'_> {
         (count > 0).then_some((value, count, end))
     }
 
-    /// Reads a number with exactly so many hexadecimal digits. Returns its value and its end.
+    /// Reads a number with exactly this number of hexadecimal digits. Returns its value and its
+    /// end.
     fn code(&self, at: usize, digits: usize) -> Option<(u32, usize)> {
         let (value, count, end) = self.number(at, 16, digits)?;
         (count == digits).then_some((value, end))
     }
 
-    /// Reads the text after `\u`: four digits, or two groups of four for one character.
+    /// Reads the text after `\u`: four digits, or two groups of four digits for one character.
     fn unit(&self, at: usize) -> Option<Reading> {
         let (high, end) = self.code(at, 4)?;
         if !(0xD800..0xDC00).contains(&high) {
@@ -325,7 +327,7 @@ impl Decoding<'_> {
         if !(0xDC00..0xE000).contains(&low) {
             return None;
         }
-        // A surrogate pair of UTF-16: each group has ten bits of the character.
+        // In a UTF-16 surrogate pair, each group has ten bits of the character.
         Reading::of_char(0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00), end)
     }
 
@@ -355,7 +357,7 @@ impl Decoding<'_> {
             name[length] = letter;
             length += 1;
             end = next;
-            // Old names also count without a `;`, whatever follows.
+            // Old names are also valid without a `;`, with any text after them.
             if let Some(byte @ (b'&' | b'<' | b'>' | b'"')) = named(&name[..length]) {
                 old_name = Some(Reading::of_byte(byte, end));
             }
@@ -410,7 +412,7 @@ impl Decoding<'_> {
         {
             readings.add_unlikely(Some(Reading::of_byte(byte, end)));
         }
-        // The form of CSS, which a space ends.
+        // In the form of CSS, a space ends the number.
         if let Some((code, _, end)) = self.number(at, 16, 6) {
             if let Some(space_end) = self.sign(end, b" ") {
                 readings.add_unlikely(Reading::of_char(code, space_end));

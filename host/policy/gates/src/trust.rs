@@ -1,4 +1,4 @@
-//! The trust gate: denies or asks by the trust in a tool's plugin and in the caller.
+//! The trust gate: denies or asks, depending on the trust in a tool's plugin and in the caller.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,7 +19,8 @@ impl ProviderTrust {
         if self.plugins.is_empty() { None } else { self.plugins.get(provider) }
     }
 
-    /// Returns the trust in a call: the lower one of the trust in its plugin and in its caller.
+    /// Returns the trust in a call. This is the lower of the trust in its plugin and the trust in
+    /// its caller.
     pub(crate) fn least(&self, action: &Action<'_>) -> Trust {
         match self.get(action.provider) {
             // Later variants are trusted less.
@@ -33,7 +34,7 @@ impl ProviderTrust {
         self.get(provider).is_some_and(|trust| refuses(trust.value, harmless))
     }
 
-    /// Returns the denial or question of this gate. Returns `None` if it lets the call pass.
+    /// Returns the denial or question of this gate. Returns `None` if the gate allows the call.
     pub(crate) fn decide(&self, action: &Action<'_>) -> Option<Decision> {
         let least = self.least(action);
         if !refuses(least, action.is_harmless()) {

@@ -1,12 +1,13 @@
-//! Finds lines of output that matter for security, which are put back if a filter leaves them out.
+//! Finds lines of output that are important for security. If a filter removes these lines, they are
+//! added again.
 
 use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::{Regex, RegexBuilder};
 
-/// Patterns of such lines, in six groups: compiler warnings about safety, runtime errors, access
-/// control, cryptography, injection, advisories about dependencies.
+/// Patterns of these lines, in six groups: compiler warnings about safety, runtime errors, access
+/// control, cryptography, injection, and advisories about dependencies.
 const PATTERNS: [&str; 20] = [
     r"unused \W?\w*Result\b",
     r"\bmust[ -]be[ -]used\b",
@@ -36,7 +37,7 @@ const MAX_COMPILED: usize = 4 << 20;
 /// A pattern of the operator that can't be matched.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SecurityLinesError {
-    /// The engine doesn't read it, or it takes too much memory.
+    /// The engine can't read the pattern, or the pattern takes too much memory.
     #[error("`{pattern}`: {}", last_line(.source))]
     Pattern {
         /// The pattern.
@@ -49,27 +50,28 @@ pub enum SecurityLinesError {
     Together(#[source] regex::Error),
 }
 
-/// Returns the last line of an error of the engine. The lines before it show the whole expression.
+/// Returns the last line of an engine's error. The lines before it show the whole expression.
 fn last_line(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().next_back().unwrap_or_default();
     last.trim_start_matches("error: ").to_owned()
 }
 
-/// Finds the lines of a text that matter for security.
+/// Finds the lines of a text that are important for security.
 ///
-/// The default finds the known lines alone. Their patterns are compiled at the first text, since
-/// most processes that make one call have none.
+/// The default finds only the known lines. The patterns are compiled for the first text, because
+/// most processes that make one call have no such text.
 #[derive(Clone, Debug, Default)]
 pub struct SecurityLines(Option<Regex>);
 
 impl SecurityLines {
-    /// Finds the known lines, and lines that one of `extra` matches: regular expressions of the
-    /// operator.
+    /// Finds the known lines, and lines that match one of `extra`, which are regular expressions of
+    /// the operator.
     ///
     /// # Errors
     ///
-    /// If an expression is invalid, or all together take too much memory.
+    /// Returns an error if an expression is invalid, or if all expressions together take too much
+    /// memory.
     pub fn with<'e>(extra: impl IntoIterator<Item = &'e str>) -> Result<Self, SecurityLinesError> {
         let mut extra = extra.into_iter().peekable();
         if extra.peek().is_none() {
@@ -95,7 +97,7 @@ impl SecurityLines {
         self.0.as_ref().unwrap_or_else(|| &KNOWN)
     }
 
-    /// Returns the ranges of the lines that matter, in their order, without their line ends.
+    /// Returns the ranges of the important lines in their order, without line ends.
     pub fn find<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
         let mut at = 0;
         std::iter::from_fn(move || {

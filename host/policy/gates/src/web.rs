@@ -1,5 +1,4 @@
-//! The hosts gate: decides which hosts the built-in web tools may request. It decides before a call
-//! runs.
+//! The hosts gate: decides before a call runs which hosts the built-in web tools may request.
 
 use std::sync::Arc;
 
@@ -11,19 +10,19 @@ use crate::decision::{Decision, Gate, Verdict};
 use crate::egress::{Missing, Reach, ReachStatus, Target, TargetError};
 use crate::origin::Placed;
 
-/// `[tools.web]`, as far as it decides on whole calls. Each request of an allowed call is checked
-/// again.
+/// The parts of `[tools.web]` that decide on whole calls. Each request of an allowed call is
+/// checked again.
 #[derive(Clone, Debug)]
 pub struct Web {
     /// Hosts that the plugin's requests may reach.
     pub reach: Arc<Reach>,
-    /// `other_domains`: verdict on a call to a host without a rule.
+    /// `other_domains`: the verdict on a call to a host without a rule.
     pub others: Placed<Verdict>,
 }
 
 impl Web {
-    /// Decides for this gate. `allowed` says whether a permission allows the call. That includes
-    /// its hosts.
+    /// Decides for this gate. `allowed` means that a permission allows the call, including its
+    /// hosts.
     pub(crate) fn decide(&self, action: &Action<'_>, allowed: bool) -> Option<Decision> {
         let written_method = action.arguments.get("method").and_then(Value::as_str);
         let method = written_method.unwrap_or("GET").to_ascii_uppercase();
@@ -74,7 +73,8 @@ impl Web {
                 format!("{target} is not in {} with this method", self.reach.key())
             }
         };
-        // If both keys can be changed, the remedy names the list: the other key opens every host.
+        // If both keys can be changed, the remedy names the list, because the other key opens every
+        // host.
         let elsewhere = if *value == Verdict::Deny { place.elsewhere() } else { None };
         let remedy =
             elsewhere.unwrap_or_else(|| self.reach.unlisted(target, method, missing).remedy);
@@ -88,8 +88,8 @@ impl Web {
     }
 }
 
-/// Returns the origins that a call of the web tools requests, as [`Target::origin`]. Once the call
-/// may run, they count as granted for it. Empty for the tools of other plugins.
+/// Returns the origins that a call of the web tools requests, as [`Target::origin`]. After the call
+/// is allowed, they are granted for this call. Empty for the tools of other plugins.
 pub fn origins(action: &Action<'_>) -> Vec<String> {
     let mut origins: Vec<String> = urls(action)
         .filter_map(|url| Target::parse(url).ok())
@@ -100,8 +100,8 @@ pub fn origins(action: &Action<'_>) -> Vec<String> {
     origins
 }
 
-/// Returns the URLs of a call of the web tools. Empty for other calls: other plugins have their own
-/// hosts, and their calls don't ask.
+/// Returns the URLs in a call of the web tools. Empty for other calls, because other plugins have
+/// their own hosts and their calls don't ask.
 fn urls<'a>(action: &Action<'a>) -> impl Iterator<Item = &'a str> {
     let is_web_tool =
         action.built_in && BuiltInPlugin::has(action.provider, BuiltInGrant::Requests);
@@ -116,7 +116,7 @@ fn denied(denial: &Denial) -> Decision {
     Decision { gate: Gate::Hosts, ..Decision::from_grants(denial) }
 }
 
-/// Denies a call with an invalid URL. Such a call fails earlier, so this is only a safeguard.
+/// Denies a call with an invalid URL. This is only a safeguard, because such a call fails earlier.
 fn invalid_url(why: &TargetError) -> Decision {
     Decision {
         verdict: Verdict::Deny,

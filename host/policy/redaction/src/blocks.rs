@@ -9,18 +9,20 @@ use super::shapes::begins;
 /// Base64 characters that a private key has at least.
 pub(super) const MIN_KEY: usize = 40;
 
-/// Bytes of the line with which a block begins.
+/// Most bytes of the first line of a block.
 const MAX_FIRST_LINE: usize = 128;
 
-/// Lines in a row after which a block ends, if they are neither a header nor part of a key.
+/// Number of consecutive lines after which a block ends if they are neither a header nor part of a
+/// key.
 const MAX_OTHER_LINES: usize = 3;
 
-/// Returns the key whose block begins at the `-BE` at `at`, up to its end or the end of the text.
+/// Returns the key whose block starts at the `-BE` at `at`. The key goes up to the end of its block
+/// or of the text.
 pub(super) fn block_from_begin(text: &[u8], at: usize) -> Option<Found> {
     let start = at + 1 - dashes_before(text, at + 1);
     let label = text[at + 1..].strip_prefix(b"BEGIN")?;
     let mut at = at + 6 + key_label_length(label)?;
-    // This block ends where the next one begins, so that no byte is examined for both.
+    // This block ends at the start of the next block, so that no byte is examined for both blocks.
     let next = position(&text[at..], b"-BEGIN").map_or(text.len(), |next| at + next);
     let text = &text[..next - dashes_before(text, next).min(next - at)];
     count_examined(text.len() - at);
@@ -51,8 +53,8 @@ pub(super) fn block_from_begin(text: &[u8], at: usize) -> Option<Found> {
     (key_length >= MIN_KEY).then_some(Found { start, end, kind: mark::PRIVATE_KEY })
 }
 
-/// Returns the first line of the last block of a text, if a key is found in it and it goes on at
-/// the end.
+/// Returns the first line of the last block of a text, if the block contains a key and continues
+/// after the end of the text.
 pub(super) fn open_block(text: &str) -> Option<Range<usize>> {
     let block = block_from_begin(text.as_bytes(), text.rfind("-BEGIN")?)?;
     let has_end = text[block.start..block.end].contains("-----END");
@@ -65,8 +67,8 @@ pub(super) fn open_block(text: &str) -> Option<Range<usize>> {
     (first_line.len() <= MAX_FIRST_LINE).then_some(block.start..next)
 }
 
-/// Returns the key whose block ends with the `-EN` at `at`, and begins before the text. The text
-/// before `from` is already examined.
+/// Returns the key whose block ends with the `-EN` at `at` and starts before the text. The text
+/// before `from` was already examined.
 pub(super) fn block_from_end(text: &[u8], at: usize, from: usize) -> Option<Found> {
     let label = text[at + 1..].strip_prefix(b"END")?;
     let end = at + 4 + key_label_length(label)?;
@@ -104,9 +106,9 @@ pub(super) fn block_from_end(text: &[u8], at: usize, from: usize) -> Option<Foun
     Some(Found { start: start?, end, kind: mark::PRIVATE_KEY })
 }
 
-/// The first characters of private keys in base64, without a header: OpenSSH keys, keys of elliptic
-/// curves (RFC 5915, and RFC 5208 with prime256v1, secp384r1, secp521r1 and Ed25519), and RSA keys,
-/// which [`is_rsa`] checks further.
+/// The first characters of private keys in base64 without a header: OpenSSH keys, elliptic curve
+/// keys (RFC 5915, and RFC 5208 with prime256v1, secp384r1, secp521r1 and Ed25519), and RSA keys.
+/// [`is_rsa`] checks RSA keys further.
 pub(super) const BEGINNINGS: [&str; 9] = [
     "b3BlbnNzaC1rZXktdjE",
     "MHcCAQEEI",
@@ -119,8 +121,8 @@ pub(super) const BEGINNINGS: [&str; 9] = [
     "MII",
 ];
 
-/// Returns the key that begins at `at` without a header line: in the output of a search, or in a
-/// part of a file.
+/// Returns the key that starts at `at` without a header line. Such keys are in the output of a
+/// search, or in a part of a file.
 pub(super) fn headless(text: &[u8], at: usize) -> Option<Found> {
     let known = BEGINNINGS.iter().find(|known| text[at..].starts_with(known.as_bytes()))?;
     if !begins(text, at) {
@@ -134,8 +136,8 @@ pub(super) fn headless(text: &[u8], at: usize) -> Option<Found> {
     if length < MIN_KEY {
         return None;
     }
-    // If nothing follows the key in its line, the next lines belong to it too, as long as they are
-    // full. Its last line may be shorter.
+    // If no text follows the key in its line, full lines after it are also part of the key. Its
+    // last line may be shorter.
     let mut end = at + length;
     let (line_rest, mut next) = line(&text[..text.len().min(end + 16)], end);
     let mut goes_on = trailing(line_rest) == line_rest.trim_ascii_end().len();
@@ -155,9 +157,9 @@ pub(super) fn headless(text: &[u8], at: usize) -> Option<Found> {
     Some(Found { start: at, end, kind: mark::PRIVATE_KEY })
 }
 
-/// Checks whether a text that begins with `MII` is an RSA key (PKCS #1 or #8, in DER): a sequence
-/// with its length, the version 0, and then a number of more than 127 bytes, or the algorithm.
-/// Certificates and public keys begin differently.
+/// Checks whether a text that starts with `MII` is an RSA key (PKCS #1 or #8, in DER). Such a key
+/// is a sequence with its length, the version 0, and then a number of more than 127 bytes, or the
+/// algorithm. Certificates and public keys start differently.
 fn is_rsa(text: &[u8]) -> bool {
     let Some([_, _, _, _, _, b'A' | b'Q' | b'g' | b'w', b'I', b'B', rest @ ..]) =
         text.first_chunk::<12>()
@@ -175,7 +177,7 @@ fn dashes_before(text: &[u8], at: usize) -> usize {
     text[..at].iter().rev().take(5).take_while(|byte| **byte == b'-').count()
 }
 
-/// Returns the length of the label of a private key with its closing dashes: ` RSA PRIVATE
+/// Returns the length of the label of a private key, including its closing dashes: ` RSA PRIVATE
 /// KEY-----`. Returns `None` for other labels.
 fn key_label_length(label: &[u8]) -> Option<usize> {
     let words = label
@@ -192,8 +194,8 @@ fn key_label_length(label: &[u8]) -> Option<usize> {
     (is_private && dashes >= 4).then_some(words + dashes)
 }
 
-/// Returns the line that begins at `at`, and the start of the next line. An escaped line end `\n`
-/// counts too.
+/// Returns the line that starts at `at`, and the start of the next line. An escaped line end `\n`
+/// also ends a line.
 fn line(text: &[u8], at: usize) -> (&[u8], usize) {
     // No key has a longer line. The bound keeps the time linear for a text without line ends.
     let rest = &text[at..text.len().min(at + 16 * 1024)];
@@ -216,8 +218,8 @@ fn run(line: &[u8]) -> usize {
     line.iter().rev().take_while(|byte| is_base64(**byte)).count()
 }
 
-/// Returns the number of bytes of quotes and signs of a programming language at the end of a line,
-/// before its white space.
+/// Returns the number of bytes of quotes and operators of a programming language at the end of a
+/// line, before its white space.
 fn trailing(line: &[u8]) -> usize {
     let line = line.trim_ascii_end();
     let quotes = line

@@ -5,18 +5,18 @@ use super::found::{Found, count_examined};
 use super::keys::Keys;
 use super::mark;
 
-/// The search in a decoded text. The caller passes it in, since a decoded text may be encoded
-/// again.
+/// The search function for decoded text. The caller passes it in, because decoded text may be
+/// encoded again.
 type Find = fn(&str, &dyn Fn(usize) -> Keys, u8) -> Vec<Found>;
 
-/// Shortest run of base64 that is decoded: the length of a short password with its key.
+/// Shortest run of base64 that is decoded. This is the length of a short password with its key.
 const MIN_RUN: usize = 24;
 
 /// Characters of the shortest run without padding.
 const MIN_UNPADDED: usize = MIN_RUN - 2;
 
-/// Number of places in a run at which decoding is tried. A path before base64 has the same
-/// characters, so the base64 may start later.
+/// Number of places in a run at which decoding is tried. Base64 may start later in a run, because a
+/// path before it has the same characters.
 const MAX_STARTS: usize = 4;
 
 /// Bytes that are decoded as one text. A longer run is decoded in parts.
@@ -28,9 +28,9 @@ const MAX_WORD: usize = 8192;
 /// Number of nested encodings that are decoded.
 const DEPTH: u8 = 2;
 
-/// Returns the runs of base64 in `text` that hold secrets after decoding, or that are lines of a
-/// private key, since they are in its file. `taken` are the secrets found before, in order. They
-/// are skipped.
+/// Returns the runs of base64 in `text` that contain secrets after decoding. Also returns lines of
+/// a private key in the file of the key. `taken` are the secrets that were found before, in order.
+/// They are skipped.
 pub(super) fn base64(
     text: &[u8],
     taken: &[Found],
@@ -46,7 +46,7 @@ pub(super) fn base64(
     let mut at = 0;
     while let Some((start, end)) = next_run(text, at) {
         at = end;
-        // `=` pads a run, or comes before one: `DATA=…`.
+        // `=` is the padding of a run, or comes before a run: `DATA=…`.
         let end = end + text[end..].iter().take(2).take_while(|byte| **byte == b'=').count();
         if end - start < MIN_RUN {
             continue;
@@ -65,7 +65,8 @@ pub(super) fn base64(
     found
 }
 
-/// Returns the part of a run of base64, up to its end, that holds a secret after decoding.
+/// Returns the part of a run of base64 that contains a secret after decoding. The part goes up to
+/// the end of the run.
 fn secret_in_run(text: &[u8], start: usize, end: usize, find: Find, depth: u8) -> Option<Found> {
     // A `str` is searched many bytes at a time. The run is ASCII.
     let run = std::str::from_utf8(&text[start..end]).unwrap_or_default();
@@ -105,7 +106,7 @@ pub(super) fn next_run(text: &[u8], mut at: usize) -> Option<(usize, usize)> {
     let mut bits_before = 0;
     while at < text.len() {
         let bits = base64_bits(text, at);
-        // After each step, a bit stays where at least 2, 4, 8, 16 or 22 ones begin.
+        // After each step, a bit remains only where at least 2, 4, 8, 16 or 22 ones start.
         let mut starts = u128::from(bits) << 64 | u128::from(bits_before);
         for shift in [1, 2, 4, 8, MIN_UNPADDED - 16] {
             starts &= starts >> shift;
@@ -129,7 +130,8 @@ pub(super) fn next_run(text: &[u8], mut at: usize) -> Option<(usize, usize)> {
 }
 
 /// Returns one bit for each of the 64 bytes from `at` on: 1 if the byte is base64. The first byte
-/// has the lowest bit. There is no branch for each byte, so the processor takes many at a time.
+/// has the lowest bit. The loop has no branch for each byte, so the processor handles many bytes at
+/// a time.
 fn base64_bits(text: &[u8], at: usize) -> u64 {
     let rest = text.get(at..).unwrap_or_default();
     let mut padded = [0; 64];
@@ -142,13 +144,13 @@ fn base64_bits(text: &[u8], at: usize) -> u64 {
     eights.iter().rev().fold(0, |all, eight| all << 8 | bits_of(*eight))
 }
 
-/// Packs eight ones or zeros. The product has them in its highest byte.
+/// Packs eight ones or zeros into one byte. The highest byte of the product contains them.
 fn bits_of(eight: [u8; 8]) -> u64 {
     u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
-/// Checks whether the first bytes of a run decode to text. Names and hashes are base64 too, but
-/// don't.
+/// Checks whether the first bytes of a run decode to text. Names and hashes are also base64, but
+/// don't decode to text.
 fn decodes_to_text(run: &[u8]) -> bool {
     let Some(first) = run.first_chunk::<8>() else { return false };
     let mut plain = [0; 6];
@@ -160,14 +162,14 @@ fn decodes_to_text(run: &[u8]) -> bool {
     length == 6 && plain.iter().all(is_text)
 }
 
-/// Returns the text of a run of base64, in either alphabet. Returns `None` if it isn't text.
+/// Decodes a run of base64 in either alphabet. Returns `None` if the result isn't text.
 pub(super) fn decoded(run: &[u8]) -> Option<String> {
     if !decodes_to_text(run) {
         return None;
     }
     let mut bytes = Vec::with_capacity(run.len() / 4 * 3 + 3);
     decode(run, |byte| bytes.push(byte));
-    // The last character may be cut off.
+    // The last character may be incomplete.
     let valid = match std::str::from_utf8(&bytes) {
         Ok(text) => text.len(),
         Err(error) if error.error_len().is_none() => error.valid_up_to(),
@@ -225,7 +227,7 @@ pub(super) fn percent(
         .enumerate()
         .take(MAX_WORD)
         .take_while(|(offset, byte)| {
-            // A mark ends the word, although it begins without white space.
+            // A mark ends the word, even without white space before it.
             let is_mark = **byte == b'[' && mark::length(&bytes[at + offset..]) > 0;
             is_word_byte(**byte) && !is_mark
         })
@@ -252,7 +254,7 @@ pub(super) fn percent(
     offsets.push(end);
     count_examined(end - start);
 
-    // Bytes that aren't text become `?`, so that every byte keeps its place.
+    // Bytes that aren't text become `?`, so that the offsets of all bytes stay the same.
     let word = String::from_utf8(decoded_bytes).unwrap_or_else(|error| {
         let bytes = error.into_bytes().into_iter();
         bytes.map(|byte| if byte.is_ascii() { char::from(byte) } else { '?' }).collect()

@@ -1,6 +1,5 @@
-//! Finds the secrets in a text in one pass, by asking each kind of search where a secret may begin.
-//! It stops where three bytes may begin a secret or its key ([`Triggers`]), and checks the text
-//! there.
+//! Finds the secrets in a text in one pass. The scan stops where three bytes may start a secret or
+//! its key ([`Triggers`]), and each kind of search then checks the text at this place.
 
 use super::found::Found;
 use super::keys::{self, Keys};
@@ -19,7 +18,7 @@ pub(super) fn find(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<F
 }
 
 /// Finds the secrets that are not in base64. `next` returns the next offset at which a secret may
-/// begin. It may return offsets where no secret begins, but must not skip one where a secret does.
+/// start. It may return other offsets too, but must not skip an offset at which a secret starts.
 pub(super) fn scan(
     text: &str,
     keys: &dyn Fn(usize) -> Keys,
@@ -28,7 +27,7 @@ pub(super) fn scan(
 ) -> Vec<Found> {
     let bytes = text.as_bytes();
     let mut secrets: Vec<Found> = Vec::new();
-    // The text before `from` is already examined, so that a percent-encoded word is decoded once.
+    // The text before `from` was already examined, so that a percent-encoded word is decoded once.
     let mut from = 0;
     let mut at = 0;
 
@@ -66,7 +65,7 @@ pub(super) fn scan(
     secrets
 }
 
-/// Adds a secret, or its parts before, between and after marks.
+/// Adds a secret. If the secret contains marks, adds only the parts before, between and after them.
 fn add_without_marks(bytes: &[u8], secret: Found, secrets: &mut Vec<Found>) {
     for (part_start, part_end) in mark::around(bytes, secret.start, secret.end) {
         let has_no_mark = part_start == secret.start && part_end == secret.end;
@@ -82,7 +81,7 @@ fn add_without_marks(bytes: &[u8], secret: Found, secrets: &mut Vec<Found>) {
     }
 }
 
-/// Returns the secret whose trigger is at `at`. The text before `from` is already examined.
+/// Returns the secret whose trigger is at `at`. The text before `from` was already examined.
 fn secret_at(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
     let bytes = text.as_bytes();
     let three = [bytes[at], bytes[at + 1], bytes[at + 2]];
@@ -100,7 +99,7 @@ fn secret_at(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -> Keys) -
     }
 }
 
-/// Returns the secret whose prefix, scheme or key begins at `at` with these `three` bytes.
+/// Returns the secret whose prefix, scheme or key starts at `at` with these `three` bytes.
 fn prefix_or_key(
     text: &str,
     at: usize,
@@ -138,7 +137,7 @@ const KEYS: [[u8; 3]; keys::WORDS.len()] = {
     threes
 };
 
-/// Percent-encoded signs after which a word is decoded.
+/// Percent-encoded characters after which a word is decoded.
 const PERCENT: [&[u8; 3]; 9] =
     [b"%3D", b"%3d", b"%3A", b"%3a", b"%20", b"%2F", b"%2f", b"%22", b"%40"];
 
@@ -146,10 +145,11 @@ const PERCENT: [&[u8; 3]; 9] =
 const OTHERS: [&[u8; 3]; 9] =
     [b"\\u0", b"://", b"-BE", b"-EN", b":AA", b"1//", b"-us", b"eyJ", b"[RE"];
 
-/// The groups of three bytes at which the scanner stops, and a few groups that look like several of
-/// them. The groups are put into as many sets as there are bits. For each byte, it has the sets in
-/// which a group has this byte first, second, and third. So three numbers decide, which depend on
-/// nothing before: the processor takes many bytes at a time.
+/// The groups of three bytes at which the scanner stops. A few other groups also match.
+///
+/// The groups are divided into sets, one for each bit. Each byte has three numbers: the sets in
+/// which a group has this byte first, second, and third. The check uses only these three numbers
+/// and no earlier result, so the processor handles many bytes at a time.
 struct Triggers([u64; 256]);
 
 impl Triggers {
@@ -158,7 +158,7 @@ impl Triggers {
     const MASK: u64 = (1 << Self::SETS) - 1;
 
     const fn put(&mut self, bytes: [u8; 3]) {
-        // Bytes with the same first letter share a set, so that few other groups look like them.
+        // Bytes with the same first letter share a set, so that few other groups match.
         let set = (bytes[0] | 0x20) as u32 % Self::SETS;
         let mut at = 0;
         while at < 3 {
@@ -171,7 +171,7 @@ impl Triggers {
     const fn put_any_case(&mut self, word: &str) {
         let lower = three(word.as_bytes());
         self.put(lower);
-        // The letters are independent of each other, so this has every mixture too.
+        // The letters are independent of each other, so this includes every combination too.
         self.put([
             lower[0].to_ascii_uppercase(),
             lower[1].to_ascii_uppercase(),
@@ -179,8 +179,8 @@ impl Triggers {
         ]);
     }
 
-    /// Checks whether one of the groups may begin in a part. A group has three bytes, so none
-    /// begins at the last two bytes of the part.
+    /// Checks whether one of the groups may start in a part. A group has three bytes, so no group
+    /// starts at the last two bytes of the part.
     fn may_begin(&self, part: &[u8]) -> bool {
         let any = part.windows(3).fold(0, |any, three| {
             let first = self.sets(three[0]);
@@ -253,7 +253,7 @@ const fn three(word: &[u8]) -> [u8; 3] {
     [word[0], word[1], word[2]]
 }
 
-/// Returns the first place from `at` on where a trigger may begin.
+/// Returns the first place from `at` on at which a trigger may start.
 pub(super) fn next_trigger(bytes: &[u8], mut at: usize) -> Option<usize> {
     /// Places that are decided on together.
     const TOGETHER: usize = 8;

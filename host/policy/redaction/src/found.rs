@@ -5,12 +5,12 @@
 pub(super) struct Found {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// Kind of the secret, as in its mark.
+    /// The kind of the secret, as named in its mark.
     pub(super) kind: &'static str,
 }
 
-/// Counts bytes that are examined, if untrusted text decides how many. Tests check with it that the
-/// time is linear in the text.
+/// Counts bytes that are examined if untrusted text determines their number. Tests use the count to
+/// check that the time is linear in the text.
 pub(super) fn count_examined(_bytes: usize) {
     #[cfg(test)]
     EXAMINED.set(EXAMINED.get() + _bytes);

@@ -5,25 +5,25 @@ use super::mark;
 use super::multiline::{self, FindSecret, Span, closing_quote};
 use super::stand_ins::{is_placeholder, is_reference};
 
-/// Bytes of a key that are examined, on each side of its word.
+/// Bytes of a key that are examined on each side of its word.
 const MAX_KEY: usize = 64;
 
-/// Bytes of a value that decide whether it is a secret. The rest of the value is only read if it
-/// is.
+/// Bytes of a value that decide whether the value is a secret. The rest of the value is read only
+/// if it is a secret.
 const SAMPLE: usize = 128;
 
-/// Kind of the place of keys and values. It decides which values count as secrets: with later
-/// variants, more values count.
+/// The kind of place of keys and values. The kind decides which values are secrets. With later
+/// variants, more values are secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keys {
-    /// Source code, which has many lines such as `password = input`: no value counts.
+    /// Source code. No value is a secret, because code has many lines such as `password = input`.
     Unknown,
-    /// Output of any kind: values count if they aren't names or words.
+    /// Output of any kind. Values are secrets if they aren't names or words.
     Text,
-    /// A file of settings: every value counts.
+    /// A settings file. Every value is a secret.
     Settings,
-    /// A file of a private key: every value counts, and every line of base64, since a single line
-    /// of a key has no other sign.
+    /// A file of a private key. Every value is a secret, and so is every line of base64, because a
+    /// single line of a key has no other mark.
     PrivateKey,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Kind {
 
 impl Kind {
     /// Returns the kind of place for the entries of a list. A list of tokens may be a list of
-    /// words, so only clear secrets count in it.
+    /// words, so only clear secrets are secrets in such a list.
     pub(super) fn list_place(self, place: Keys) -> Keys {
         if self == TOKEN { place.min(Keys::Text) } else { place }
     }
@@ -57,7 +57,8 @@ const CREDENTIAL: Kind = kind("credential", 8);
 const AUTHORIZATION: Kind = Kind { name: "authorization", min_length: 8, to_line_end: true };
 const COOKIE: Kind = Kind { name: "cookie", min_length: 8, to_line_end: true };
 
-/// Words of the keys of credentials. The scanner stops at their first three letters, in any case.
+/// Words in the keys of credentials. The scanner stops at the first three letters of these words,
+/// in any case.
 pub(super) const WORDS: [&str; 9] = [
     "password",
     "pwd",
@@ -70,7 +71,8 @@ pub(super) const WORDS: [&str; 9] = [
     "session",
 ];
 
-/// Words before `token` with which it is a place in a list, or a result of a parser.
+/// Words before `token` that show that it isn't a secret, but a place in a list or a result of a
+/// parser.
 const NOT_SECRET_TOKENS: [&str; 12] = [
     "next",
     "page",
@@ -86,7 +88,7 @@ const NOT_SECRET_TOKENS: [&str; 12] = [
     "bos",
 ];
 
-/// Words before `key` with which it is secret.
+/// Words before `key` that show that it is secret.
 const SECRET_KEYS: [&str; 21] = [
     "api",
     "access",
@@ -111,8 +113,8 @@ const SECRET_KEYS: [&str; 21] = [
     "session",
 ];
 
-/// Returns the kind of secret that the name of a setting, a field, a header or a variable says.
-/// Returns `None` if the name doesn't say that its value is secret.
+/// Returns the kind of secret for the name of a setting, a field, a header or a variable. Returns
+/// `None` if the name isn't a name for secrets.
 pub(super) fn kind_of(key: &str) -> Option<Kind> {
     let name = LastWords::of_key(key)?;
     if name.is_any(&["password", "passwd", "passphrase", "pwd", "passwort"]) {
@@ -179,14 +181,14 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
     None
 }
 
-/// The last word of a name that matters, and the word before it.
+/// The last significant word of a name, and the word before it.
 struct LastWords<'a> {
     last: &'a str,
     before: &'a str,
 }
 
 impl<'a> LastWords<'a> {
-    /// Splits a key into words. Returns `None` if no word matters.
+    /// Splits a key into words. Returns `None` if there is no significant word.
     fn of_key(key: &'a str) -> Option<Self> {
         let mut words = [""; 24];
         let mut count = 0;
@@ -198,7 +200,7 @@ impl<'a> LastWords<'a> {
                 continue;
             }
             if at > start && key.is_char_boundary(start) && key.is_char_boundary(at) {
-                // The last words of a long key count.
+                // Only the last words of a long key are used.
                 if count == words.len() {
                     words.rotate_left(1);
                     count -= 1;
@@ -236,8 +238,8 @@ impl<'a> LastWords<'a> {
     }
 }
 
-/// Checks whether the byte at `at` begins a word of a key without a separator before it. `apiKey`
-/// is two words, and so is `APIKey`. The word before begins at `start`.
+/// Checks whether the byte at `at` starts a word of a key without a separator before it. `apiKey`
+/// has two words, and so has `APIKey`. The previous word starts at `start`.
 fn begins_hump(bytes: &[u8], start: usize, at: usize) -> bool {
     if at <= start || !bytes.get(at).is_some_and(u8::is_ascii_uppercase) {
         return false;
@@ -254,7 +256,7 @@ fn is_ignored_ending(word: &str) -> bool {
             .any(|ending| word.eq_ignore_ascii_case(ending))
 }
 
-/// Returns the kind of each entry that the name of a list says: `passwords`.
+/// Returns the kind of secret for each entry of a list with this name, such as `passwords`.
 pub(super) fn kind_of_list(key: &str) -> Option<Kind> {
     kind_of(key.strip_suffix(['s', 'S'])?)
 }
@@ -264,7 +266,8 @@ pub(super) fn kind_of_list(key: &str) -> Option<Kind> {
 pub(super) fn pair(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
     let bytes = text.as_bytes();
     let end = at + bytes[at..].iter().take(MAX_KEY).take_while(|byte| is_key_byte(**byte)).count();
-    // In source code only one key counts. This check comes first, since most texts are source code.
+    // In source code, only exact keys are accepted. This check comes first because most texts are
+    // source code.
     if keys(at) == Keys::Unknown && !is_exact(&bytes[..end]) {
         return None;
     }
@@ -278,7 +281,8 @@ fn key_start(bytes: &[u8], at: usize) -> usize {
     at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_key_byte(**byte)).count()
 }
 
-/// Returns the secret whose key has a JSON escape, the first one at `at`: `"pass\u0077ord"`.
+/// Returns the secret whose key contains a JSON escape: `"pass\u0077ord"`. The first escape is at
+/// `at`.
 pub(super) fn escaped(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
     let bytes = text.as_bytes();
     let start = key_start(bytes, at);
@@ -302,14 +306,14 @@ pub(super) fn escaped(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Op
     value_of(bytes, &key, start, &separator, keys)
 }
 
-/// Returns the byte that the JSON escape at `at` stands for: `w` for `\u0077`.
+/// Returns the byte that the JSON escape at `at` represents: `w` for `\u0077`.
 fn json_escape(text: &str, at: usize) -> Option<u8> {
     let digits = text.get(at..at + 6)?.strip_prefix("\\u00")?;
     u8::from_str_radix(digits, 16).ok()
 }
 
-/// Checks whether a key ends with the name of a secret that is known by its length, also in source
-/// code.
+/// Checks whether a key ends with the name of a secret that is known by its length. Such names are
+/// accepted even in source code.
 fn is_exact(key: &[u8]) -> bool {
     const EXACT: &[u8] = b"secret_access_key";
     key.len() >= EXACT.len() && key[key.len() - EXACT.len()..].eq_ignore_ascii_case(EXACT)
@@ -319,7 +323,7 @@ fn is_key_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// Returns the secret value of the key that begins at `start`. Returns `None` if the value isn't a
+/// Returns the secret value of the key that starts at `start`. Returns `None` if the value isn't a
 /// secret.
 fn value_of(
     bytes: &[u8],
@@ -373,8 +377,8 @@ fn value_of(
     Some(Found { start, end: value.end(bytes, kind, place), kind: kind.name })
 }
 
-/// Returns a value that is a list, a block, or a text of several lines. If `is_delimited`, the key
-/// has quotes or is a tag. If `is_list`, only a list counts.
+/// Returns a value that is a list, a block, or a text of several lines. `is_delimited` means that
+/// the key has quotes or is a tag. `is_list` means that only a list is accepted.
 fn over_lines(
     bytes: &[u8],
     key: usize,
@@ -479,7 +483,7 @@ fn after_spaces(bytes: &[u8], at: usize) -> usize {
     at + bytes[at..].iter().take(32).take_while(|byte| matches!(byte, b' ' | b'\t')).count()
 }
 
-/// Returns the sign after the word `value`, if the key is itself a value: `key="Password"
+/// Returns the separator after the word `value` if the key is itself a value: `key="Password"
 /// value="…"`, `"name": "PASSWORD", "value": "…"`.
 fn value_word(bytes: &[u8], at: usize) -> Option<Separator> {
     if !matches!(bytes.get(at)?, b' ' | b',' | b'\n' | b'\r') {
@@ -516,7 +520,7 @@ fn after_few_spaces(bytes: &[u8], at: usize) -> usize {
     at + bytes[at..].iter().take(8).take_while(|byte| **byte == b' ').count()
 }
 
-/// Returns the start of a text literal after its type: `password: &str = "…"`.
+/// Returns the start of a string literal after its type: `password: &str = "…"`.
 fn after_type(bytes: &[u8], at: usize) -> Option<usize> {
     let type_bytes = bytes[at..].iter().take(MAX_KEY).take_while(|byte| {
         byte.is_ascii_alphanumeric()
@@ -530,7 +534,7 @@ fn after_type(bytes: &[u8], at: usize) -> Option<usize> {
     (has_type && is_literal).then_some(sign + 1 + spaces)
 }
 
-/// A value, as far as it decides whether it is a secret.
+/// The properties of a value that decide whether it is a secret.
 struct Value<'a> {
     start: usize,
     sample: &'a [u8],
@@ -538,14 +542,14 @@ struct Value<'a> {
     quoted: Option<usize>,
     /// Whether the line has only the key and the value.
     whole_line: bool,
-    /// Whether it is written as in a shell or a `.env` file: `KEY=value`.
+    /// Whether the value is written as in a shell or a `.env` file: `KEY=value`.
     assigned: bool,
-    /// Whether the line ends after it.
+    /// Whether the line ends after the value.
     ends_line: bool,
 }
 
 impl<'a> Value<'a> {
-    /// Reads the value at `at`, whose key begins at `key`. Returns `None` if the value is empty.
+    /// Reads the value at `at`. Its key starts at `key`. Returns `None` if the value is empty.
     fn at(bytes: &'a [u8], at: usize, kind: Kind, key: usize) -> Option<Self> {
         // `b"…"`, `r'…'`.
         let prefix = bytes[at..]
@@ -646,7 +650,7 @@ impl<'a> Value<'a> {
             if kind == COOKIE && !has_pairs {
                 return false;
             }
-            // Without a digit, it may be a scheme alone, or a sentence about headers.
+            // Without a digit, the text may be only a scheme, or a sentence about headers.
             return place >= Keys::Settings || text.bytes().any(|byte| byte.is_ascii_digit());
         }
 
@@ -694,8 +698,8 @@ fn ends_line_value(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r' | b'"' | b'\'' | b'`')
 }
 
-/// Checks whether a byte ends a value without quotes. If the line has only the key and the value,
-/// only white space, quotes and angle brackets end it.
+/// Checks whether a byte ends a value without quotes. If the line contains only the key and the
+/// value, only white space, quotes and angle brackets end the value.
 fn ends_bare_value(byte: u8, whole_line: bool) -> bool {
     match byte {
         b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b'<' | b'>' => true,

@@ -1,10 +1,10 @@
-//! Removes secrets from texts that leave the host. Each secret is replaced by a mark with its kind,
-//! `[REDACTED:github-token ghp_…]`.
+//! Removes secrets from texts that leave the host. Each secret is replaced with a mark that
+//! contains its kind, `[REDACTED:github-token ghp_…]`.
 //!
 //! A secret is found by its form (`shapes`, `blocks`), by its place (`places`) or by its key
-//! (`keys`), also in base64 and percent-encoding (`encoded`). There are no regular expressions, so
-//! nothing is compiled at the start. Each check is bounded, so that the time is linear in the text,
-//! also for untrusted text.
+//! (`keys`). The search includes base64 and percent-encoding (`encoded`). The crate has no regular
+//! expressions, so nothing is compiled at the start. Each check is limited, so that the time is
+//! linear in the text, even for untrusted text.
 
 mod blocks;
 mod encoded;

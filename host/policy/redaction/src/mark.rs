@@ -9,21 +9,21 @@ const BEGIN: &str = "[REDACTED:";
 /// End of every mark.
 const END: &str = "…]";
 
-/// Characters of the secret that a mark shows at most, so that people can tell which secret it was.
+/// Most characters of the secret in a mark. They help people to recognise the secret.
 const MAX_SHOWN: usize = 4;
 
 /// Bytes that are searched for the end of a mark. Every mark is shorter.
 const MAX_MARK: usize = 96;
 
-/// Writes the mark for a secret: its kind and its first characters. At most a quarter of the
-/// secret, or of its first line or entry, is shown.
+/// Writes the mark for a secret, with its kind and its first characters. The mark shows at most a
+/// quarter of the secret, or of its first line or entry.
 pub(super) fn write(out: &mut String, kind: &str, secret: &str) {
     out.push_str(BEGIN);
     out.push_str(kind);
     out.push(' ');
-    // Of several secrets, only the first one is shown.
+    // If there are several secrets, only the first is shown.
     let first_length = secret.find(['\n', ',', '"', '\'']).unwrap_or(secret.len());
-    // The first characters of a private key are the same for all keys, so none is shown.
+    // The first characters of all private keys are the same, so they aren't shown.
     let max_shown = if kind == PRIVATE_KEY { 0 } else { MAX_SHOWN.min(first_length / 4) };
     let characters = secret.chars().take(max_shown);
     out.extend(characters.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')));
@@ -75,8 +75,8 @@ pub(super) fn around(
     })
 }
 
-/// Returns the first mark in `text`. A mark that was copied inexactly counts too: with three dots
-/// instead of `…`, or without its end.
+/// Returns the first mark in `text`. A mark that was copied inexactly is also a mark: with three
+/// dots instead of `…`, or without its end.
 pub fn first(text: &str) -> Option<&str> {
     let start = text.find(BEGIN)?;
     let near = toolhold_contract::text::cut(&text[start..], MAX_MARK);

@@ -1,18 +1,18 @@
-//! Finds secret values in files of settings that continue after the line of their key: blocks,
-//! lists and texts of several lines.
+//! Finds secret values in settings files if the value continues after the line of its key. Such
+//! values are blocks, lists and texts of several lines.
 
 use super::found::count_examined;
 use super::mark;
 
-/// Bytes in which a quoted value has to end. Otherwise its first quote isn't a quote.
+/// Bytes within which a quoted value must end. Otherwise its first quote isn't a quote.
 const MAX_QUOTED: usize = 16 * 1024;
 
-/// Bytes in which a quoted text of several lines has to end, and the first secret of a list or a
-/// block has to begin.
+/// Bytes within which a quoted text of several lines must end. The first secret of a list or a
+/// block must start within the same number of bytes.
 const MAX: usize = 4096;
 
-/// Bytes in which the first secret of a block or of a list over lines has to begin. It is smaller,
-/// since keys in nested blocks examine the same lines again.
+/// Bytes within which the first secret of a block or of a list over several lines must start. This
+/// limit is smaller because keys in nested blocks examine the same lines again.
 const FIRST: usize = 1024;
 
 /// Bytes of a line number, with the name of the file.
@@ -29,10 +29,11 @@ pub(super) struct Span {
 /// quoted.
 pub(super) type FindSecret<'a> = &'a dyn Fn(usize, usize, bool) -> Option<usize>;
 
-/// Returns the value of the key at `key` that is on the lines below it. After the sign of the key
-/// at `at`, there is nothing, or only the sign of a block. If `is_delimited`, the value has its own
-/// end, as in JSON and XML, so its indentation doesn't matter. If `is_list`, only entries of a list
-/// count.
+/// Returns the value on the lines below the key at `key`. The text after the key's separator at
+/// `at` is empty, or only starts a block.
+///
+/// `is_delimited` means that the value has its own end, as in JSON and XML, so its indentation has
+/// no effect. `is_list` means that only entries of a list are accepted.
 pub(super) fn below(
     bytes: &[u8],
     key: usize,
@@ -77,8 +78,8 @@ pub(super) fn below(
     lines(bytes, line, key_indent, false, false, find_secret)
 }
 
-/// Returns the value without the sign of a block whose first line is `line`. The flags are those of
-/// [`below`].
+/// Returns the value without the block indicator. `line` is the first line of the block. The flags
+/// are the same as for [`below`].
 fn plain_below(
     bytes: &[u8],
     line: Line,
@@ -122,11 +123,11 @@ fn plain_below(
     lines(bytes, line, key_indent, false, true, find_secret)
 }
 
-/// Returns the lines of a value from the first secret to the end. They are indented more than the
-/// key, or are entries of a list with the indentation of the first entry.
+/// Returns the lines of a value from the first secret to the end. The lines are indented more than
+/// the key, or are entries of a list with the indentation of the first entry.
 ///
-/// Few bytes before the first secret are examined, since the next key examines them again. The
-/// bytes after it aren't examined again.
+/// Only few bytes before the first secret are examined, because the next key examines them again.
+/// The bytes after the secret aren't examined again.
 fn lines(
     bytes: &[u8],
     first: Line,
@@ -175,7 +176,8 @@ fn lines(
     Some(Span { start: secret_start?, end })
 }
 
-/// Returns the range between two offsets without quotes around it, and whether it had quotes.
+/// Returns the range between two offsets without the quotes around it, and whether there were
+/// quotes.
 fn unquoted(bytes: &[u8], start: usize, end: usize) -> ((usize, usize), bool) {
     let spaces = bytes[start..end].iter().take_while(|byte| **byte == b' ').count();
     let text_start = start + spaces;
@@ -190,7 +192,7 @@ fn is_mapping(line: &[u8]) -> bool {
     line.ends_with(b":") || line.windows(2).any(|two| two == b": ")
 }
 
-/// Returns the range from the first to the last secret in a list that begins at `at`, without their
+/// Returns the range from the first to the last secret in a list that starts at `at`, without
 /// quotes. The list must not contain lists or objects.
 pub(super) fn list(bytes: &[u8], at: usize, find_secret: FindSecret) -> Option<Span> {
     if bytes.get(at) != Some(&b'[') || mark::length(&bytes[at..]) > 0 {
@@ -228,7 +230,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Reads the entry that begins at `at`. Returns `None` if its quote isn't closed.
+    /// Reads the entry that starts at `at`. Returns `None` if its quote isn't closed.
     fn at(bytes: &[u8], at: usize) -> Option<Self> {
         let slashes = bytes[at..].iter().take(8).take_while(|byte| **byte == b'\\').count();
         if let Some(quote @ (b'"' | b'\'')) = bytes.get(at + slashes) {
@@ -354,7 +356,7 @@ fn number_at(bytes: &[u8], at: usize) -> usize {
     numbered(&near[..line_end])
 }
 
-/// A line without the line number that `read` and `grep` write: its content and its indentation.
+/// The content and indentation of a line, without the line number that `read` and `grep` write.
 struct Line {
     start: usize,
     end: usize,
@@ -386,8 +388,8 @@ impl Line {
     }
 }
 
-/// Returns the length of a line number: `  12\t`, in a change `+   12\t`, in a search `path:12: `
-/// and `path-12- `.
+/// Returns the length of a line number: `  12\t`, `+   12\t` in a change, and `path:12: ` or
+/// `path-12- ` in a search.
 pub(super) fn numbered(line: &[u8]) -> usize {
     let sign = usize::from(matches!(line, [b'+' | b'-', b' ', ..]));
     let spaces = sign + line[sign..].iter().take(8).take_while(|byte| **byte == b' ').count();
@@ -409,8 +411,8 @@ pub(super) fn numbered(line: &[u8]) -> usize {
     0
 }
 
-/// Returns the end of a quoted value: a quote on the same line, after as many backslashes as the
-/// first quote has.
+/// Returns the end of a quoted value. The closing quote is on the same line, and has as many
+/// backslashes before it as the first quote.
 pub(super) fn closing_quote(
     bytes: &[u8],
     start: usize,

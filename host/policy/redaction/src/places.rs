@@ -1,4 +1,4 @@
-//! Finds credentials by their place: in a URL, after `Bearer`, in a `.netrc` file.
+//! Finds credentials by their place: in a URL, after `Bearer`, or in a `.netrc` file.
 
 use super::found::{Found, count_examined};
 use super::shapes::{begins, varied};
@@ -6,8 +6,8 @@ use super::shapes::{begins, varied};
 /// Bytes of the user part of a URL, before the `@`.
 const MAX_USER: usize = 1024;
 
-/// Returns the password of a URL, found by its `://`: in `scheme://user:password@host`, or a token
-/// that is the user.
+/// Returns the password of a URL, `scheme://user:password@host`, or a token in place of the user.
+/// The `://` of the URL is at `at`.
 pub(super) fn url(text: &[u8], at: usize) -> Option<Found> {
     if at == 0 || !text[at - 1].is_ascii_alphanumeric() {
         return None;
@@ -29,7 +29,8 @@ pub(super) fn url(text: &[u8], at: usize) -> Option<Found> {
         return Some(Found { start: start + colon + 1, end, kind: "url-password" });
     }
 
-    // Without a password, the user may be the key of a service. A user name is shorter, or a word.
+    // Without a password, the user may be the key of a service. User names are shorter or are
+    // words.
     let is_token = user.len() >= 20 && user.iter().all(u8::is_ascii_alphanumeric) && varied(user);
     is_token.then_some(Found { start, end, kind: "url-token" })
 }
@@ -102,7 +103,7 @@ pub(super) fn scheme(text: &[u8], at: usize) -> Option<Found> {
     if !begins(text, at) {
         return None;
     }
-    // A token follows, so a text of fewer than 6 bytes has no secret after either word.
+    // A token must follow, so a text of fewer than 6 bytes contains no secret after either word.
     let first_six = text[at..].get(..6)?;
     let is_bearer = first_six.eq_ignore_ascii_case(b"bearer");
     if !is_bearer && !first_six[..5].eq_ignore_ascii_case(b"basic") {

@@ -1,5 +1,5 @@
-//! Finds credentials by their form: their issuers give them a prefix, a set of characters and a
-//! length.
+//! Finds credentials by their form. Issuers give their credentials a prefix, a set of characters
+//! and a length.
 //!
 //! A shape is as narrow as its issuer allows, so that it doesn't match names and hashes in source
 //! code.
@@ -46,8 +46,8 @@ impl Class {
 /// A part of a shape after its prefix.
 #[derive(Clone, Copy)]
 enum Part {
-    /// Characters of a class: the least and the most number. If another one follows, the shape
-    /// doesn't match.
+    /// Characters of a class, with their least and greatest number. If a further character of the
+    /// class follows, the shape doesn't match.
     Run(Class, usize, usize),
     /// Exactly this text.
     Is(&'static str),
@@ -69,11 +69,11 @@ use Part::{Is, Run};
 /// Longest part of credentials without a fixed length.
 const LONG: usize = 2048;
 
-/// Characters of such a part that decide whether it is a credential.
+/// Characters of a long part that decide whether it is a credential.
 const SAMPLE: usize = 256;
 
-/// The shapes, sorted by their prefixes. If one prefix begins another, the longer one comes later
-/// and is tried first.
+/// The shapes, sorted by their prefixes. If one prefix is the start of another, the longer prefix
+/// comes later and is tried first.
 static SHAPES: &[Shape] = &[
     shape("8Q~", "azure-secret", &[Run(Loose, 31, 34)]),
     shape("ABIA", "aws-key-id", &[Run(Upper, 16, 16)]),
@@ -218,8 +218,9 @@ static BY_FIRST: [(u8, u8); 128] = {
     ranges
 };
 
-/// The second, third and fourth bytes of the prefixes with each first byte, as bits: most words
-/// that begin like one differ there. Any byte may follow a shorter prefix.
+/// For each first byte, the second, third and fourth bytes of the prefixes, as bits. Most words
+/// with the first byte of a prefix differ in these bytes. After a shorter prefix, any byte may
+/// follow.
 static NEXT: [[u128; 3]; 128] = {
     let mut next = [[0; 3]; 128];
     let mut index = 0;
@@ -241,7 +242,7 @@ pub(super) const fn prefix(index: usize) -> Option<&'static [u8]> {
     if index < SHAPES.len() { Some(SHAPES[index].prefix.as_bytes()) } else { None }
 }
 
-/// Returns the credential whose prefix begins at `at`.
+/// Returns the credential whose prefix starts at `at`.
 pub(super) fn at(text: &[u8], at: usize) -> Option<Found> {
     let first_byte = text[at] as usize;
     let (first, end) = *BY_FIRST.get(first_byte)?;
@@ -260,13 +261,13 @@ pub(super) fn at(text: &[u8], at: usize) -> Option<Found> {
 /// Returns the credential with the prefix of `shape` at `at`.
 fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
     let prefix = shape.prefix.as_bytes();
-    // Most prefixes differ in the second byte, so that is compared first.
+    // Most prefixes differ in the second byte, so the second byte is compared first.
     if text.get(at + 1) != prefix.get(1) || !text[at..].starts_with(prefix) {
         return None;
     }
     let mut start = at;
     if shape.prefix == "8Q~" {
-        // This prefix is inside the credential: three characters come before it.
+        // This prefix is inside the credential, after three other characters.
         start = at.checked_sub(3)?;
         if !text[start..at].iter().all(|byte| Loose.has(*byte)) {
             return None;
@@ -288,12 +289,12 @@ fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
             }
             Run(class, least, most) => {
                 let is_last = index + 1 == shape.parts.len();
-                // A long last part is only read to its end if the credential is valid.
+                // A long last part is read to its end only if the credential is valid.
                 let sample_length = if is_last && most == LONG { SAMPLE } else { most };
                 let sample = &text[end..text.len().min(end + sample_length + 1)];
                 let run_length = sample.iter().take_while(|byte| class.has(**byte)).count();
                 count_examined(run_length);
-                // A full stop may end a sentence here.
+                // A full stop at the end may belong to the sentence.
                 let last = sample[..run_length].iter().rposition(|byte| *byte != b'.');
                 let length = last.map_or(0, |last| last + 1);
                 let is_too_long = most != LONG && length > most;
@@ -313,8 +314,8 @@ fn match_shape(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
     Some(Found { start, end, kind: shape.kind })
 }
 
-/// Checks whether a credential can begin here. It can't begin in the middle of a word. An escape of
-/// JSON or of a URL before it isn't part of a word.
+/// Checks whether a credential can start here. A credential can't start in the middle of a word. A
+/// JSON or URL escape before it isn't part of a word.
 pub(super) fn begins(text: &[u8], at: usize) -> bool {
     match text[..at] {
         [.., b'%', high, low] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => true,
@@ -324,8 +325,8 @@ pub(super) fn begins(text: &[u8], at: usize) -> bool {
     }
 }
 
-/// Checks whether characters look random, and not like a name or a placeholder: letters and digits
-/// (or both cases), and enough different ones.
+/// Checks whether characters look random instead of like a name or a placeholder. Random characters
+/// include letters and digits (or both cases), and enough different characters.
 pub(super) fn varied(secret: &[u8]) -> bool {
     let sample = &secret[..secret.len().min(256)];
     let mut is_seen = [false; 128];
@@ -343,14 +344,14 @@ pub(super) fn varied(secret: &[u8]) -> bool {
     if has_digit {
         return has_upper || has_lower;
     }
-    // The id of an AWS key, with 16 characters, may be capital letters alone.
+    // The ID of an AWS key has 16 characters, which may all be upper case.
     has_upper && (has_lower || secret.len() == 16)
 }
 
-/// Returns a JSON Web Token (RFC 7519) or an encrypted one (RFC 7516), which begins with `eyJ`:
-/// `{"` in base64.
+/// Returns a JSON Web Token (RFC 7519) or an encrypted token (RFC 7516). Both start with `eyJ`,
+/// which is `{"` in base64.
 pub(super) fn jwt(text: &[u8], at: usize) -> Option<Found> {
-    // After a dash, the word began earlier, and was examined from there.
+    // After a dash, the word started earlier and was examined from its start.
     if !begins(text, at) || text[..at].ends_with(b"-") {
         return None;
     }
@@ -381,7 +382,7 @@ pub(super) fn jwt(text: &[u8], at: usize) -> Option<Found> {
     Some(Found { start: at, end: parts[last].1, kind: "jwt" })
 }
 
-/// Returns a Telegram bot's token, found by the `:AA` in it.
+/// Returns a Telegram bot's token. The `:AA` inside the token is at `at`.
 pub(super) fn telegram(text: &[u8], at: usize) -> Option<Found> {
     let digits = text[..at].iter().rev().take(11).take_while(|byte| byte.is_ascii_digit()).count();
     let length = text[at + 1..].iter().take(36).take_while(|byte| Url.has(**byte)).count();
@@ -395,7 +396,7 @@ pub(super) fn telegram(text: &[u8], at: usize) -> Option<Found> {
     varied(&text[at + 1..end]).then_some(Found { start, end, kind: "telegram-token" })
 }
 
-/// Returns a Discord bot's token: its id in base64, a time, a signature.
+/// Returns a Discord bot's token: an ID in base64, a time, and a signature.
 pub(super) fn discord(text: &[u8], at: usize) -> Option<Found> {
     if !begins(text, at) {
         return None;
@@ -417,12 +418,13 @@ pub(super) fn discord(text: &[u8], at: usize) -> Option<Found> {
     Some(Found { start: at, end, kind: "discord-token" })
 }
 
-/// Checks whether these three bytes begin a Discord bot's token.
+/// Checks whether these three bytes start a Discord bot's token.
 pub(super) fn begins_discord(three: [u8; 3]) -> bool {
     DISCORD.iter().zip(three).all(|(known, byte)| known.contains(&byte))
 }
 
-/// The first three characters of a Discord bot's token: the digits of an id in base64.
+/// The first three characters of a Discord bot's token. They are the first digits of an ID in
+/// base64.
 pub(super) const DISCORD: [&[u8]; 3] = [b"MNO", b"DTjz", b"AEIMQUYcgk"];
 
 /// Returns a Google refresh token, `1//0…`.
@@ -438,7 +440,7 @@ pub(super) fn google_refresh(text: &[u8], at: usize) -> Option<Found> {
     Some(Found { start: at, end, kind: "google-token" })
 }
 
-/// Returns a Mailchimp key, found by the `-us` near its end.
+/// Returns a Mailchimp key. The `-us` near the end of the key is at `at`.
 pub(super) fn mailchimp(text: &[u8], at: usize) -> Option<Found> {
     let start = at.checked_sub(32)?;
     if !text[start..at].iter().all(|byte| Hex.has(*byte)) {

@@ -1,4 +1,4 @@
-//! Recognises values that aren't secrets, but placeholders or references: `changeme`, `${TOKEN}`,
+//! Recognises placeholders and references, which aren't secrets: `changeme`, `${TOKEN}`,
 //! `os.environ["KEY"]`.
 
 /// Checks whether a value is a placeholder that a user has to replace, or a hidden value.
@@ -66,7 +66,7 @@ pub(super) fn is_placeholder(value: &str) -> bool {
         || lower.ends_with("...")
 }
 
-/// Checks whether a value refers to a secret: a variable, a call, a path, a field.
+/// Checks whether a value refers to a secret as a variable, a call, a path or a field.
 pub(super) fn is_reference(value: &str, quoted: bool) -> bool {
     let first_byte = value.as_bytes()[0];
     if matches!(first_byte, b'$' | b'<' | b'{' | b'[' | b'(') {
@@ -119,7 +119,7 @@ pub(super) fn is_reference(value: &str, quoted: bool) -> bool {
         })
 }
 
-/// Checks whether a value without quotes is code, and not a text: `&NAME`, `get_token(x)`,
+/// Checks whether a value without quotes is code instead of a string: `&NAME`, `get_token(x)`,
 /// `os.environ["TOKEN"]`, `config.password`, `Option<String>`.
 fn is_expression(value: &str) -> bool {
     let first_byte = value.as_bytes()[0];
@@ -153,7 +153,7 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Checks whether a value is a hash of `crypt`, which begins with `$` like a variable.
+/// Checks whether a value is a `crypt` hash. Such a hash starts with `$` like a variable.
 fn is_crypt(value: &str) -> bool {
     let Some((id, _)) = value[1..].split_once('$') else { return false };
     (1..=10).contains(&id.len())

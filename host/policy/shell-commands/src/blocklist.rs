@@ -1,4 +1,4 @@
-//! Finds blocked commands, which never run: the default ones and the operator's.
+//! Finds blocked commands: the default ones and the operator's. Blocked commands never run.
 
 use super::Command;
 use super::inert::starts_nothing;
@@ -6,8 +6,8 @@ use super::word::{UNKNOWN, Word};
 use super::wrappers::named;
 
 /// The commands that are blocked by default. An entry of several words blocks the program if these
-/// words are among its arguments, in this order. A last word that ends in `=` matches every
-/// argument that begins with it. `rm -rf /` matches all forms of that command.
+/// words are in its arguments, in this order. A last word that ends in `=` matches all arguments
+/// that start with it. `rm -rf /` matches all forms of that command.
 pub const DEFAULT_BLOCKED: [&str; 12] = [
     "rm -rf /", "sudo", "mkfs", "dd if=", "curl", "wget", "nc", "ncat", "netcat", "shutdown",
     "reboot", "halt",
@@ -36,8 +36,8 @@ pub struct Blocked<'b, P> {
     pub entry: &'b str,
     /// The place of the entry.
     pub place: &'b P,
-    /// Whether the match is certain; false if it depends on what is only known when the command
-    /// runs.
+    /// Whether the match is certain. If false, the match depends on data that is known only when
+    /// the command runs.
     pub certain: bool,
 }
 
@@ -58,7 +58,8 @@ impl<P> Blocklist<P> {
         Self(entries.collect())
     }
 
-    /// Returns the entry that matches a command: a certain match, otherwise a possible one.
+    /// Returns the entry that matches a command. A certain match takes precedence over a possible
+    /// match.
     pub fn find(&self, command: &Command) -> Option<Blocked<'_, P>> {
         let mut possible = None;
         // Whether an earlier command changed to the root or home directory: `cd / && rm -rf *`.
@@ -87,7 +88,7 @@ impl<P> Blocklist<P> {
 
 impl<P> Entry<P> {
     /// Checks whether an argument of an unknown program is the program of this entry, or a text
-    /// that begins with it.
+    /// that starts with this program.
     fn is_among(&self, program: &str, arguments: &[Word]) -> bool {
         let [name] = self.words.as_slice() else { return false };
         if starts_nothing(program) || named(program).is_some() {
@@ -134,8 +135,8 @@ fn is_variant(program: &str, name: &str) -> bool {
     !SCRIPTS.contains(&kind)
 }
 
-/// Checks whether it is certain that an argument is `word`, or, if `begins`, that it begins with
-/// `word`. Returns `None` if that isn't even possible.
+/// Checks whether an argument is certainly `word`, or with `begins`, certainly starts with `word`.
+/// Returns `None` if this isn't possible.
 fn matches_word(argument: &str, word: &str, begins: bool) -> Option<bool> {
     let Some((before, after)) = argument.split_once(UNKNOWN) else {
         let is_match = argument == word || (begins && argument.starts_with(word));
@@ -164,7 +165,7 @@ fn changes_to_root(arguments: &[Word]) -> bool {
 }
 
 /// Checks whether `rm` with these arguments certainly deletes the root or home directory, or git's
-/// folder of worktrees. Returns `None` if that isn't even possible.
+/// folder of worktrees. Returns `None` if this isn't possible.
 fn removes_root(arguments: &[Word], at_root: bool) -> Option<bool> {
     let mut options = arguments.iter().filter(|word| is_option(word));
     if !options.any(|word| is_recursive(&word.text) || word.text.contains(UNKNOWN)) {

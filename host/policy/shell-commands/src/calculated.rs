@@ -1,11 +1,11 @@
-//! Decides whether texts that bash evaluates although they aren't commands can start one:
-//! arithmetic, the index of a list, the name of a variable.
+//! Decides whether a text that bash evaluates can start a command although the text isn't a
+//! command. Such texts are arithmetic, indexes of lists, and names of variables.
 //!
-//! Bash replaces a variable in arithmetic by its value, evaluates that value as arithmetic again,
-//! and runs the commands in each index on the way: after `x='a[$(reboot)]'`, `((x))` reboots. So
-//! arithmetic is harmless only if the text, and the values of all variables that it names, are
-//! known to contain numbers and names only. The rules follow the manual of bash 5.2, sections 3.4
-//! to 3.5, 4 and 6.4 to 6.7.
+//! Bash replaces a variable in arithmetic with its value, and evaluates that value as arithmetic
+//! again. In doing so, bash runs the commands in each index: after `x='a[$(reboot)]'`, `((x))`
+//! reboots. For this reason, arithmetic is harmless only if the text and the values of all its
+//! variables are known to contain only numbers and names. The rules follow the manual of bash 5.2,
+//! sections 3.4 to 3.5, 4 and 6.4 to 6.7.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,8 @@ use super::word::Word;
 pub(super) const CALCULATED: &str =
     "it has arithmetic, or a variable's name, that is only known at run time";
 
-/// The ways in which bash evaluates a text. All rules apply always. A test disables one at a time,
-/// to show that each is needed.
+/// The ways in which bash evaluates a text. All rules always apply. A test disables one rule at a
+/// time to show that each rule is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// `((…))`, `$((…))`, `$[…]`, `for ((…))`.
@@ -63,7 +63,7 @@ pub(super) enum Rule {
     Words,
     /// `jobs -x …`.
     Jobs,
-    /// `PS4=…`, which `set -x` evaluates.
+    /// `PS4=…`. With `set -x`, bash evaluates its value.
     Trace,
     /// `eval …`.
     Eval,
@@ -71,7 +71,7 @@ pub(super) enum Rule {
     Trap,
     /// `alias x=…`.
     Alias,
-    /// The values of variables: by `x=…`, `for x in …`, `read x` and similar forms.
+    /// The values of variables, set by `x=…`, `for x in …`, `read x` and similar forms.
     Value,
     /// Variables that the shell itself sets to untrusted text.
     ShellVariable,

@@ -1,20 +1,22 @@
-//! Decides which directory and exported variables the commands of a session hand on.
+//! Decides which directory and exported variables the commands of a session pass on.
 //!
-//! A command writes its record itself, so it may write anything. A record changes only what the
-//! command line of the next command could set, and the gates read that as part of it.
+//! A command writes its own record, so the record may contain anything. For this reason, a record
+//! can change only state that the next command line could set itself. The gates read this state as
+//! a part of that command line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Most variables that are carried over, most bytes of one with its name, and of all.
+/// Most variables that are passed on, most bytes of one variable with its name, and most bytes of
+/// all variables.
 const MAX_VARIABLES: usize = 64;
 const MAX_VARIABLE: usize = 4096;
 const MAX_TOTAL: usize = 16 * 1024;
 
-/// Most bytes of a directory: the kernel's limit.
+/// Most bytes of a directory. This is the kernel's limit.
 const MAX_DIRECTORY: usize = 4096;
 
-/// Variables that make a program load or run other code. No guest may set them.
+/// Variables that make a program load or run other code. Guests may not set them.
 const CODE_LOADING: [&str; 22] = [
     "BASH_ENV",
     "CDPATH",
@@ -41,8 +43,8 @@ const CODE_LOADING: [&str; 22] = [
 ];
 const CODE_LOADING_PREFIXES: [&str; 4] = ["LD_", "DYLD_", "BASH_FUNC_", "GIT_CONFIG_"];
 
-/// Variables that aren't carried over either: they change how a shell reads a command, where
-/// programs look for their settings, or are the shell's own.
+/// Further variables that aren't passed on. They change how a shell reads a command or where
+/// programs search for their settings, or belong to the shell itself.
 const NOT_CARRIED: [&str; 19] = [
     "BASHOPTS",
     "COLUMNS",
@@ -73,8 +75,8 @@ pub fn is_code_loading(name: &str) -> bool {
         || CODE_LOADING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Checks whether it is the name of a variable: letters, digits and `_`, not beginning with a
-/// digit.
+/// Checks whether a text is the name of a variable: letters, digits and `_`, without a digit at the
+/// start.
 pub fn is_variable_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|first: char| first.is_ascii_digit())
@@ -93,7 +95,7 @@ pub fn is_carried(name: &str) -> bool {
 /// The state that the next command of a session starts with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShellState {
-    /// The working directory. `None`: the usual one.
+    /// The working directory. `None` means the usual directory.
     pub directory: Option<String>,
     /// The exported variables.
     pub variables: BTreeMap<String, String>,
@@ -111,7 +113,8 @@ pub struct CarriedLimitError {
 }
 
 impl ShellState {
-    /// Returns the command as the gates read it: with what is carried over set in front of it.
+    /// Returns the command in the form for the gates. In this form, the command starts with
+    /// settings of the passed-on state.
     pub fn in_front_of(&self, command: &str) -> String {
         let mut text = String::new();
         for (name, value) in &self.variables {
@@ -120,12 +123,12 @@ impl ShellState {
         if text.is_empty() { command.to_owned() } else { format!("export{text}\n{command}") }
     }
 
-    /// Takes over what a command changed. Another command of the session may have changed it
-    /// meanwhile: each changes only what it changed itself.
+    /// Applies the changes of a command. Another command of the session may have changed the state
+    /// meanwhile, so only the command's own changes are applied.
     ///
     /// # Errors
     ///
-    /// The limit that would be passed. Nothing is changed then.
+    /// Returns the limit that would be exceeded. The state is then unchanged.
     pub fn apply(&mut self, changes: CarriedChanges) -> Result<(), CarriedLimitError> {
         let mut next = self.clone();
         next.variables.extend(changes.set);
@@ -145,7 +148,7 @@ impl ShellState {
     }
 }
 
-/// The changes by a command of the state that it started with.
+/// The changes of a command, relative to the state with which it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CarriedChanges {
     directory: Option<String>,
@@ -156,11 +159,11 @@ pub struct CarriedChanges {
 /// The state that a command started with.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandStart<'a> {
-    /// Its working directory.
+    /// The working directory of the command.
     pub directory: &'a str,
-    /// Its whole environment.
+    /// The whole environment of the command.
     pub environment: &'a [(String, String)],
-    /// The part of it that was carried over.
+    /// The state that was passed on to the command.
     pub carried: &'a ShellState,
 }
 
@@ -169,13 +172,14 @@ const BEGIN: &[u8] = b"toolhold-state";
 const END: &[u8] = b"end";
 
 impl CarriedChanges {
-    /// Reads the record of a command: fields that end in a NUL byte. The first is `toolhold-state`,
-    /// the second the directory, then come all exported variables as `NAME=value`, and the last is
-    /// `end`. A variable that isn't carried over, or isn't valid UTF-8, is left out.
+    /// Reads the record of a command. The record consists of fields that end in a NUL byte. The
+    /// first is `toolhold-state`, the second is the directory, then follow all exported variables
+    /// as `NAME=value`, and the last is `end`. A variable that can't be passed on, or that isn't
+    /// valid UTF-8, is left out.
     ///
     /// # Errors
     ///
-    /// The record isn't valid.
+    /// Returns an error if the record isn't valid.
     pub fn from_record(record: &[u8], start: CommandStart<'_>) -> Result<Self, &'static str> {
         let whole = record.strip_suffix(b"\0").ok_or("it isn't complete")?;
         let fields: Vec<&[u8]> = whole.split(|byte| *byte == 0).collect();

@@ -1,8 +1,8 @@
 //! Decides whether code in the arguments of interpreters may start programs or delete files.
 //!
-//! The code is judged by the names that it uses, outside of texts: `ast.literal_eval(x)` isn't
-//! `eval(x)`, and `print("system")` starts nothing. This is no parser: where a text can contain
-//! code, its names count too.
+//! The code is judged by the names outside of its strings: `ast.literal_eval(x)` isn't `eval(x)`,
+//! and `print("system")` starts nothing. This isn't a parser. If a string can contain code, its
+//! names are checked too.
 
 use super::word::Word;
 
@@ -75,7 +75,8 @@ pub(super) fn code<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w Word> {
                 _ => continue,
             }
         }
-        // In a group of short options, the code is the next word, or the text after its letter.
+        // In a group of short options, the code is the next word or the text after the option's
+        // letter.
         let mut short_letters = letters.iter().filter(|letter| letter.len() == 1);
         if let Some(letter) = short_letters.find(|letter| option.contains(**letter)) {
             return if option.ends_with(letter) { arguments.get(at + 1) } else { Some(word) };
@@ -99,7 +100,7 @@ fn awk_code(arguments: &[Word]) -> Option<&Word> {
     None
 }
 
-/// The language of an interpreter, as far as its texts differ.
+/// The language of an interpreter. Languages are distinguished only by the syntax of their strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Language {
     Awk,
@@ -126,11 +127,11 @@ fn starts_with_any(program: &str, names: &[&str]) -> bool {
     names.iter().any(|name| program.starts_with(name))
 }
 
-/// A name in code, in lower case, with the names that it belongs to: `os.path.join`.
+/// A name in code, in lower case, with the names of its parents: `os.path.join`.
 #[derive(Debug)]
 struct Used {
     path: String,
-    /// Whether it is called.
+    /// Whether the name is called.
     called: bool,
 }
 
@@ -219,7 +220,7 @@ fn text_end(chars: &[char], begin: usize) -> usize {
     begin + 1
 }
 
-/// Names that start a program, or that hide which names are used, wherever they stand.
+/// Names that start a program, or that hide which names are used, at any place in the code.
 const STARTING: [&str; 42] = [
     "__builtins__",
     "__dict__",
@@ -265,7 +266,7 @@ const STARTING: [&str; 42] = [
     "worker_threads",
 ];
 
-/// Functions that run code or a program if they are called by this name alone.
+/// Functions that run code or a program if they are called by this name without a parent.
 const RUNNING: [&str; 9] = [
     "compile",
     "eval",
@@ -278,10 +279,10 @@ const RUNNING: [&str; 9] = [
     "vars",
 ];
 
-/// Functions that run code or a program, in languages in which a function needs no parentheses.
+/// Functions that run code or a program in languages in which calls need no parentheses.
 const OTHERS: [&str; 5] = ["class_eval", "eval", "exec", "instance_eval", "send"];
 
-/// Checks whether code may start a program, or hides what it does.
+/// Checks whether code may start a program, or hides its effect.
 pub(super) fn starts_programs(name: &str, code: &str) -> bool {
     let language = Language::from_program(name);
     let names = names(language, code);
@@ -304,15 +305,16 @@ pub(super) fn starts_programs(name: &str, code: &str) -> bool {
     }
 }
 
-/// Checks whether JavaScript loads a module that starts programs, or one whose name isn't plain.
+/// Checks whether JavaScript loads a module that starts programs, or a module whose name isn't a
+/// plain string.
 fn loads_modules(code: &str) -> bool {
     ["require", "from", "import", "getBuiltinModule"].iter().any(|word| {
         code.match_indices(word).any(|(at, _)| loads_module(word, &code[at + word.len()..]))
     })
 }
 
-/// Checks whether `word`, with this text after it, loads a module that starts programs, or one
-/// whose name isn't plain.
+/// Checks whether `word` loads a module that starts programs, or a module whose name isn't a plain
+/// string. `text` is the text after `word`.
 fn loads_module(word: &str, text: &str) -> bool {
     const STARTING: [&str; 5] = ["child_process", "cluster", "inspector", "vm", "worker_threads"];
     let text = text.trim_start();
@@ -326,7 +328,7 @@ fn loads_module(word: &str, text: &str) -> bool {
     if STARTING.contains(&name) || name.contains(['\\', '$']) {
         return true;
     }
-    // A text without an end, or with an operator after it, isn't a plain name.
+    // A string without an end, or with an operator after it, isn't a plain name.
     let Some(after) = argument[1 + module.len()..].strip_prefix(quote) else { return true };
     is_call && !after.trim_start().starts_with([')', ','])
 }
@@ -341,7 +343,7 @@ fn calls_by_variable(code: &str) -> bool {
     })
 }
 
-/// Returns `awk` code whose texts are empty.
+/// Returns `awk` code with empty strings in place of its strings.
 fn without_texts(code: &str) -> String {
     let chars: Vec<char> = code.chars().collect();
     let mut shortened = String::new();

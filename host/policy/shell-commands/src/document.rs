@@ -1,18 +1,18 @@
-//! Reads here-documents and backticks, for which the grammar has no suitable nodes.
+//! Reads here-documents and backticks, because the grammar has no suitable nodes for them.
 
 use tree_sitter::Node;
 
 use super::word::{DISPUTED, expands};
 
-/// The reason if a here-document may be longer or shorter than it seems.
+/// The reason if a here-document may be longer or shorter than the grammar shows.
 const NO_END: &str = "it has a here-document without an end, or one that shells read differently";
 
-/// Checks that a shell reads a here-document like the grammar. Returns the commands in backticks in
-/// it.
+/// Checks that a shell reads a here-document in the same way as the grammar. Returns the commands
+/// in backticks in the here-document.
 ///
 /// # Errors
 ///
-/// Why that isn't certain.
+/// Returns the reason if this isn't certain.
 pub(super) fn check(node: Node<'_>, source: &str) -> Result<Vec<String>, &'static str> {
     let children: Vec<Node<'_>> = node.children(&mut node.walk()).collect();
     let (Some(start), Some(body), Some(end)) = (
@@ -85,8 +85,8 @@ fn without_quotes(raw: &str) -> Option<String> {
     quote.is_none().then_some(text)
 }
 
-/// Returns the length of a here-document's text, without and with the line that ends it. If
-/// `joins_lines`, a backslash at the end of a line continues it.
+/// Returns the length of a here-document's text, without and with the line that ends it.
+/// `joins_lines` means that a backslash at the end of a line continues the line.
 fn lines(text: &str, delimiter: &str, tabs: bool, joins_lines: bool) -> Option<(usize, usize)> {
     let mut at = 0;
     let mut line_start = 0;
@@ -110,8 +110,8 @@ fn lines(text: &str, delimiter: &str, tabs: bool, joins_lines: bool) -> Option<(
     None
 }
 
-/// Returns the commands in backticks in the text of a here-document, in which only expansions have
-/// a meaning. `spans`: the expansions that the grammar found.
+/// Returns the commands in backticks in the text of a here-document. In this text, only expansions
+/// are special. `spans` are the expansions that the grammar found.
 fn expanded(
     text: &str,
     offset: usize,
@@ -127,7 +127,7 @@ fn expanded(
         if let Some(span) = spans.peek()
             && span.start == at + offset
         {
-            // Inside of it, shells differ about the meaning of quotes.
+            // Shells interpret quotes inside of an expansion differently.
             let inner = &text[at..(span.end - offset).min(text.len())];
             if inner.starts_with("${") && inner.contains(['\'', '"', '\\', '`']) {
                 return Err(DISPUTED);
@@ -155,8 +155,8 @@ fn expanded(
     Ok(scripts)
 }
 
-/// Returns the text in backticks, the text after them, and why shells may read it differently.
-/// `source` is the text after the first backtick.
+/// Returns the text in backticks, the text after them, and the reason why shells may read it
+/// differently. `source` is the text after the first backtick.
 pub(super) fn in_backticks(
     source: &str,
     quoted: bool,

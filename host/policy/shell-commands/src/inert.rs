@@ -1,7 +1,7 @@
-//! Knows programs that start no other program that their arguments name.
+//! Lists programs that never start a program from their arguments.
 
-/// Checks whether a known program starts nothing that its arguments name. Some of these, such as
-/// `make`, start what their files say.
+/// Checks whether a known program never starts a program from its arguments. Some of these
+/// programs, such as `make`, start programs from their files.
 pub(super) fn starts_nothing(name: &str) -> bool {
     INERT.binary_search(&name).is_ok() || name.starts_with("python") || name.starts_with("mkfs")
 }

@@ -1,5 +1,6 @@
 //! Finds the command that writes the output of a command line, without its variables, wrappers and
-//! folder: the last one. In a pipe, the last one that does more than show its input.
+//! folder. This is the last command. In a pipe, it is the last command that does more than show its
+//! input.
 
 use super::calculated::Variables;
 use super::grammar::{MAX_STEPS, Part, parse};
@@ -10,8 +11,9 @@ use super::wrappers::{Started, named};
 /// The most wrappers and shells around the command.
 const MAX_DEPTH: usize = 4;
 
-/// Returns the command in one line, without variables, wrappers and the folder of its program; and
-/// whether no other command writes to its output. Returns `None` if the command isn't known.
+/// Returns the command in one line, without variables, wrappers and the folder of its program. Also
+/// returns whether no other command writes to its output. Returns `None` if the command isn't
+/// known.
 pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
     let mut words = part.words.clone();
     for _ in 0..MAX_DEPTH {

@@ -48,8 +48,8 @@ const NETWORK: &[&str] = &[
     "yt-dlp",
 ];
 
-/// Programs that need the network for certain commands of theirs: the first argument that isn't an
-/// option. Later ones are names, such as that of a test.
+/// Programs that need the network for certain subcommands. The subcommand is the first argument
+/// that isn't an option. Later arguments are names, such as the name of a test.
 const NETWORK_FOR: &[(&[&str], &[&str])] = &[
     (&["git"], &["clone", "fetch", "pull", "push", "ls-remote"]),
     (
@@ -69,9 +69,9 @@ const NETWORK_FOR: &[(&[&str], &[&str])] = &[
     (&["docker-compose"], &["up", "run", "create"]),
 ];
 
-/// Programs that start a package of a registry, with the commands that do so. Many of these
-/// packages are installed in the project, so only those are known to be fetched that a person
-/// wouldn't install, or that have a version.
+/// Programs that start a package of a registry, and their subcommands for this. Many of these
+/// packages are installed in the project. A package is known to be fetched only if it has a
+/// version, or if people don't usually install it.
 const PACKAGE_RUNNERS: &[(&[&str], &[&str])] =
     &[(&["npx", "bunx"], &[]), (&["npm"], &["exec", "x"]), (&["bun"], &["x"])];
 
@@ -144,7 +144,8 @@ pub(super) fn needs_network(program: &Program) -> bool {
         || arguments.iter().any(|word| is_socket(&word.text))
 }
 
-/// Checks whether a program needs the network because of several of its arguments, or of none.
+/// Checks whether a program needs the network because of several arguments, or because it has no
+/// arguments.
 fn has_network_arguments(name: &str, command: Option<&str>, arguments: &[Word]) -> bool {
     match name {
         "docker" | "podman" | "nerdctl" => {

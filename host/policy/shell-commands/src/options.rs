@@ -1,12 +1,12 @@
 //! Skips the options between a program and its subcommand: `git -C . push` is `git push`.
 //!
-//! A rule about `git push` is about the command, not about its spelling. So a denial or a question
-//! also counts for the command without such options. If it isn't known whether an option takes the
-//! next word, both readings are tried: a rule has to hold for each.
+//! A rule about `git push` is about the command in all its spellings. For this reason, a denial or
+//! a question also applies to the command without these options. If it isn't known whether an
+//! option takes the next word, both readings are tried, and rules apply to each reading.
 
 use super::word::Word;
 
-/// The most readings of one program.
+/// Most readings of one program.
 const MAX_READINGS: usize = 256;
 
 /// Options of a program that may come before its subcommand.
@@ -18,7 +18,7 @@ struct Options {
     flags: &'static [&'static str],
 }
 
-/// The usual commands of git, which no alias replaces.
+/// The usual git commands. An alias can't replace them.
 pub(super) const GIT_COMMANDS: [&str; 63] = [
     "add",
     "am",
@@ -403,9 +403,9 @@ const OPTIONS: &[Options] = &[
     },
 ];
 
-/// Returns the arguments of a program in each reading without the options before its subcommand,
-/// and without those between that and the next word. Without an option, there is no reading.
-/// Returns `None` if there are more readings than are tried.
+/// Returns the arguments of a program without the options before its subcommand, and without the
+/// options between the subcommand and the next word. There is one result for each reading, and no
+/// result without options. Returns `None` if there are too many readings.
 pub(super) fn without_options<'w>(
     program: &str,
     arguments: &'w [Word],
@@ -431,7 +431,8 @@ pub(super) fn without_options<'w>(
     Some(readings)
 }
 
-/// Returns the index of the first argument that is neither an option nor the value of a known one.
+/// Returns the index of the first argument that is neither an option nor the value of a known
+/// option.
 pub(super) fn subcommand(program: &str, arguments: &[Word]) -> Option<usize> {
     let options = OPTIONS.iter().find(|options| options.programs.contains(&program));
     let mut words = arguments.iter().enumerate();
@@ -467,7 +468,8 @@ fn is_option(program: &str, word: &str) -> bool {
     is_toolchain || (word.starts_with('-') && word.len() > 1)
 }
 
-/// Returns each index where the first word may be that is neither an option nor the value of one.
+/// Returns each possible index of the first word that is neither an option nor the value of an
+/// option.
 fn possible_subcommands(
     program: &str,
     options: Option<&Options>,
@@ -475,7 +477,7 @@ fn possible_subcommands(
 ) -> Vec<usize> {
     let mut indexes = Vec::new();
     let mut at = 0;
-    // After an option that isn't known, each word may be the value of one.
+    // After an unknown option, each word may be a value.
     let mut is_open = false;
     while let Some(word) = arguments.get(at) {
         let text = word.text.as_str();

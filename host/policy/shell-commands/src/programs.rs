@@ -1,4 +1,4 @@
-//! Finds what programs start because of an option or a part of their arguments.
+//! Finds the programs that other programs start because of an option or a part of their arguments.
 
 use super::code::{code, starts_programs};
 use super::word::{UNKNOWN, Word, assigned};
@@ -14,13 +14,13 @@ pub(super) struct Starts {
     pub(super) scripts: Vec<Word>,
     /// Programs with their arguments.
     pub(super) words: Vec<Vec<Word>>,
-    /// Why it may start more than that.
+    /// The reason why the program may start further programs.
     pub(super) unclear: Option<&'static str>,
 }
 
-/// The commands that `script` runs in a terminal of its own, and the files for their output.
+/// The commands that `script` runs in a new terminal, and the files for their output.
 pub(super) struct Typescript {
-    /// Texts for a shell. The last one runs.
+    /// Texts for a shell. Only the last text runs.
     pub(super) commands: Vec<Word>,
     /// Files.
     pub(super) files: Vec<Word>,
@@ -44,7 +44,7 @@ impl Typescript {
         while let Some(word) = words.next() {
             let text = word.text.as_str();
             if !text.starts_with('-') || text == "-" {
-                // Anything else that isn't known could be an option.
+                // Any other unknown word could be an option.
                 if word.open || file.replace(word).is_some() {
                     return None;
                 }
@@ -77,7 +77,7 @@ impl Typescript {
                 None => words.next()?.clone(),
             };
             if value.open && !value.is_unknown() {
-                // Braces or a pattern may make several words of it.
+                // With braces or a pattern, the word may become several words.
                 return None;
             }
             match option.as_str() {
@@ -102,7 +102,7 @@ fn split_value(word: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Options whose value is started as a program. A long option may be abbreviated, and its value may
+/// Options whose value is started as a program. A long option may be abbreviated. Its value may
 /// follow `=` or be the next word.
 const OPTIONS: &[(&[&str], &[&str])] = &[
     (&["git"], &["--upload-pack", "--receive-pack", "--exec", "--extcmd", "--open-files-in-pager"]),
@@ -151,7 +151,7 @@ const GIT_KEYS: &[&str] = &[
     "web.browser",
 ];
 
-/// The last parts of such keys that contain a free name.
+/// The ends of further such keys, which contain a user-defined name before the end.
 const GIT_ENDS: &[&str] = &[
     ".textconv",
     ".command",
@@ -245,7 +245,8 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
                 starts.unclear = Some("it lets `sed` start a program");
             }
         }
-        // These read their commands from their input. In restricted mode, they start no programs.
+        // These programs read commands from their input. In restricted mode, they start no
+        // programs.
         "ed" | "ex"
             if !arguments
                 .iter()
@@ -262,7 +263,7 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
                 starts.unclear = Some("it lets a pager start a program");
             }
         }
-        // Their own commands include `\\!` and `.shell`, which start programs.
+        // The commands of these programs include `\\!` and `.shell`, which start programs.
         "psql" | "mysql" | "mariadb" | "sqlite3" | "sqlite" | "duckdb" => {
             if arguments.iter().any(escapes_client) {
                 starts.unclear = Some("it lets a database client start a program");
@@ -434,7 +435,7 @@ fn git(arguments: &[Word], starts: &mut Starts) {
 }
 
 /// Adds the program that git starts because of a key in lower case and its value. `is_attached`
-/// says whether the value follows `=`.
+/// means that the value follows `=`.
 fn git_setting(key: &str, is_attached: bool, value: Option<Word>, starts: &mut Starts) {
     if let Some(name) = key.strip_prefix("alias.") {
         if let Some(value) = value

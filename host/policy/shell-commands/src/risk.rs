@@ -135,8 +135,8 @@ const HIGH: &[&str] = &[
     "zpool",
 ];
 
-/// Clients of databases and clusters. Deleting with them is high risk: the data is usually on
-/// another machine, without a copy here.
+/// Clients of databases and clusters. A deletion with these clients is high risk, because the data
+/// is usually on another machine and has no copy on this machine.
 const REMOTE_CLIENTS: &[&str] = &[
     "clickhouse-client",
     "cockroach",
@@ -212,7 +212,7 @@ const MEDIUM_WITH: &[(&[&str], &[&str])] = &[
     (&["sed", "gsed", "perl"], &["-i"]),
 ];
 
-/// Commands of git that change the project, its history or a remote.
+/// Git commands that change the project, its history or a remote.
 const GIT: &[&str] = &[
     "am",
     "apply",
@@ -246,7 +246,7 @@ const GIT: &[&str] = &[
     "worktree",
 ];
 
-/// Of these commands, those that only read with these arguments or without arguments.
+/// Git commands of this list that only read with these arguments or without arguments.
 const GIT_READS: &[(&str, &[&str])] = &[
     (
         "branch",
@@ -272,7 +272,7 @@ const GIT_READS: &[(&str, &[&str])] = &[
     ("worktree", &["list"]),
 ];
 
-/// Returns the command of git in its arguments, and the arguments after it.
+/// Returns the git command in the arguments, and the arguments after the command.
 fn git_command(arguments: &[Word]) -> Option<(&str, &[Word])> {
     let at = subcommand("git", arguments)?;
     Some((&arguments[at].text, &arguments[at + 1..]))
@@ -310,8 +310,8 @@ pub(super) fn has_word(arguments: &[Word], word: &str) -> bool {
     arguments.iter().any(|argument| argument.text == word)
 }
 
-/// Checks whether the arguments have one of these short options, also grouped, or one of these long
-/// options.
+/// Checks whether the arguments contain one of these short options, alone or in a group, or one of
+/// these long options.
 fn has_option(arguments: &[Word], letters: &[char], long: &[&str]) -> bool {
     arguments.iter().any(|word| match word.text.strip_prefix('-') {
         Some(rest) if rest.starts_with('-') => {
@@ -351,8 +351,8 @@ fn is_high_risk(program: &Program, whole: &str) -> bool {
     changes_machine(name, &program.arguments) || code::deletes(name, &program.arguments)
 }
 
-/// Checks whether a program changes settings of the machine. Depending on their arguments, these
-/// programs also only show settings.
+/// Checks whether a program changes settings of the machine. With some arguments, these programs
+/// only show settings.
 fn changes_machine(name: &str, arguments: &[Word]) -> bool {
     match name {
         "sysctl" => arguments.iter().any(|word| {
@@ -387,8 +387,8 @@ fn is_medium_risk(program: &Program, whole: &str) -> bool {
         || destroys(program, whole).is_some()
 }
 
-/// Checks whether a program changes files or packages of the project. Depending on their arguments,
-/// these programs also only read.
+/// Checks whether a program changes files or packages of the project. With some arguments, these
+/// programs only read.
 fn changes_project(name: &str, arguments: &[Word]) -> bool {
     match name {
         "git" => git_changes(arguments),
@@ -427,20 +427,20 @@ fn edits_in_place(option: &Word) -> bool {
         || (is_short_group && text.contains('i'))
 }
 
-/// Returns the risk of a program in a sandbox whose changes in files can be undone.
+/// Returns the risk of a program in a sandbox in which changes in files can be undone.
 pub(super) fn risk_if_undoable(program: &Program, whole: &str) -> Risk {
     let Program { name, arguments, .. } = program;
     let only_files = match name.as_str() {
         "chmod" => true,
         "rm" => !arguments.iter().any(|word| is_whole_tree(&word.text)),
-        // Its commits are what a person relies on to get something back.
+        // People rely on git's commits to restore earlier work.
         "git" if git_loses_commits(arguments) => return Risk::High,
         _ => code::deletes(name, arguments),
     };
     if only_files { Risk::Medium } else { risk(program, whole) }
 }
 
-/// Checks whether a path stands for everything, or for the history of a repository.
+/// Checks whether a path means all files, or the history of a repository.
 fn is_whole_tree(path: &str) -> bool {
     let trimmed = path.trim_end_matches('/');
     let plain = trimmed.strip_prefix("./").unwrap_or(trimmed);
@@ -455,7 +455,7 @@ fn git_loses_commits(arguments: &[Word]) -> bool {
         "gc" | "prune" | "filter-branch" | "filter-repo" => true,
         "stash" => takes(rest, &["drop", "clear"]),
         "reflog" => takes(rest, &["expire", "delete"]),
-        // By force, a branch or a tag leaves the commits that it named.
+        // With force, a branch or a tag no longer refers to its earlier commits.
         "branch" => has_option(rest, &['D', 'M', 'C', 'f'], &["--force"]),
         "checkout" => takes(rest, &["-B"]),
         "switch" => takes(rest, &["-C", "--force-create"]),

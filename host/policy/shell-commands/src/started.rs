@@ -3,13 +3,13 @@
 use super::code::code;
 use super::expand::Program;
 
-/// Programs whose first argument is a program that they run.
+/// Programs that run their first argument as a program.
 const INTERPRETERS: [&str; 18] = [
     ".", "bash", "bun", "dash", "deno", "fish", "ksh", "lua", "node", "nodejs", "perl", "php",
     "python", "ruby", "sh", "source", "tsx", "zsh",
 ];
 
-/// Programs that read what they start from a file of their own name.
+/// Programs that read the commands to start from a file with a fixed name.
 const RUNNERS: [(&str, &[&str]); 8] = [
     ("bun", &["package.json"]),
     ("gmake", &["GNUmakefile", "makefile", "Makefile"]),
@@ -21,17 +21,17 @@ const RUNNERS: [(&str, &[&str]); 8] = [
     ("yarn", &["package.json"]),
 ];
 
-/// Directories that one command goes to.
+/// Most directories to which one command changes.
 const MAX_FOLDERS: usize = 20;
 
-/// Paths of one command.
+/// Most paths of one command.
 const MAX_FILES: usize = 1000;
 
-/// Options whose value is the directory that a program goes to.
+/// Options whose value is the directory to which a program changes.
 const GOES_TO: [&str; 5] = ["-C", "--cwd", "--directory", "--git-dir", "--prefix"];
 
-/// Returns the paths as the command says them, relative to the directory in which it starts, or to
-/// one that it goes to. Not all of them exist.
+/// Returns the paths as written in the command, relative to the directory in which the command
+/// starts or to which it changes. Some of these paths don't exist.
 pub(super) fn files(programs: &[Program]) -> Vec<String> {
     let folders = folders(programs);
     let mut files = Vec::new();
@@ -45,7 +45,8 @@ pub(super) fn files(programs: &[Program]) -> Vec<String> {
     files
 }
 
-/// Returns the directories that a command goes to, one after the other or from where it starts.
+/// Returns the directories to which a command changes, either one after the other or from its first
+/// directory.
 pub(super) fn folders(programs: &[Program]) -> Vec<String> {
     let mut folders: Vec<String> = Vec::new();
     let mut current: Option<String> = None;
@@ -80,7 +81,8 @@ fn folders_of(program: &Program) -> Vec<String> {
     folders
 }
 
-/// Returns the files that a program starts: itself, its script, and the files of its own name.
+/// Returns the files that a program starts: the program itself, its script, and the files that it
+/// always reads.
 fn files_of(program: &Program) -> Vec<String> {
     let mut files = Vec::new();
     if let Some(words) = shlex::split(&program.text)

@@ -14,7 +14,7 @@ pub(super) enum Effect {
     Unclear(&'static str),
 }
 
-/// Variables whose value a program starts, for example as an editor or pager.
+/// Variables whose value is started as a program, for example as an editor or pager.
 const COMMANDS: [&str; 22] = [
     "BROWSER",
     "EDITOR",
@@ -78,11 +78,11 @@ pub(super) fn effect(name: &str, value: &Word) -> Effect {
     if COMMANDS.contains(&name) {
         return if value.text.is_empty() { Effect::Nothing } else { Effect::Command };
     }
-    // Other programs start it with a text as its command.
+    // Other programs start the value of `SHELL` with a command as an argument.
     if name == "SHELL" && !is_shell(value) {
         return Effect::Unclear("it sets SHELL to a program that isn't a known shell");
     }
-    // Any other value may be used as an index.
+    // All other values may be used as an index.
     let is_evaluated = match name {
         "PS0" | "PS1" | "PS2" => evaluates || value.is_unknown(),
         "PS4" => applies(Rule::Trace) && is_evaluated_by_trace(value),
@@ -100,8 +100,8 @@ fn is_shell(value: &Word) -> bool {
     !value.open && SHELLS.contains(&name)
 }
 
-/// Checks whether a prompt would start a command with `set -x`: one in the prompt, or one in the
-/// value of a variable.
+/// Checks whether a prompt would start a command with `set -x`. The command may be in the prompt or
+/// in the value of a variable.
 fn is_evaluated_by_trace(prompt: &Word) -> bool {
     let text = prompt.text.as_str();
     if prompt.is_unknown() || text.contains("$(") || text.contains('`') || text.contains("$[") {
@@ -122,14 +122,14 @@ fn is_evaluated_by_trace(prompt: &Word) -> bool {
         })
 }
 
-/// Checks whether the value of `PATH` is the old one with more folders at its end. Programs that
-/// were found before are then found as before.
+/// Checks whether the value of `PATH` is the old value with more folders at its end. With such a
+/// value, known programs are still found at the same place.
 fn is_longer_path(value: &Word) -> bool {
     let path = value.raw.trim_start_matches("PATH=").trim_start_matches('"');
     path.starts_with("$PATH:") || path.starts_with("${PATH}:")
 }
 
-/// Checks whether it is a variable such as `GIT_CONFIG_COUNT`, which can set keys of git that are
+/// Checks whether a variable, such as `GIT_CONFIG_COUNT`, can set git keys whose values are
 /// programs.
 fn is_git_config(name: &str) -> bool {
     name.starts_with("GIT_CONFIG")

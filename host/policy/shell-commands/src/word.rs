@@ -1,4 +1,5 @@
-//! Reads the words of a command without their quotes, as far as they are known before it runs.
+//! Reads the words of a command without their quotes, as far as they are known before the command
+//! runs.
 
 use tree_sitter::{Node, TreeCursor};
 
@@ -10,9 +11,9 @@ pub(super) const UNKNOWN: char = '\u{fffc}';
 pub(super) struct Word {
     /// The known text, with [`UNKNOWN`] for the rest.
     pub(super) text: String,
-    /// Whether its value may differ from `text`, because of an expansion, a pattern or braces.
+    /// Whether the value may differ from `text` because of an expansion, a pattern or braces.
     pub(super) open: bool,
-    /// Whether it may become several words, because it has an expansion without quotes.
+    /// Whether the word may become several words because it has an expansion without quotes.
     pub(super) splits: bool,
     /// The word as written.
     pub(super) raw: String,
@@ -42,11 +43,11 @@ impl Word {
     }
 }
 
-/// Reads a word from its node, and finds out whether a shell may read it differently than the
-/// grammar.
+/// Reads a word from its node. Also detects whether a shell may read the word in another way than
+/// the grammar.
 pub(super) struct Reader<'t> {
     source: &'t str,
-    /// The first reason why a shell may read it differently.
+    /// The first reason why a shell may read the word differently.
     pub(super) unclear: Option<&'static str>,
     word: Word,
     /// Whether there is an unquoted `{`.
@@ -58,7 +59,7 @@ pub(super) struct Reader<'t> {
 /// The reason if shells, or a shell and the grammar, read a text differently.
 pub(super) const DISPUTED: &str = "it has a quote or bracket that shells read differently";
 
-/// Returns the word of a node, and why a shell may read it differently.
+/// Returns the word of a node, and the reason why a shell may read it differently.
 pub(super) fn word(node: Node<'_>, source: &str) -> (Word, Option<&'static str>) {
     let raw = source[node.byte_range()].to_owned();
     let mut reader = Reader {
@@ -70,7 +71,7 @@ pub(super) fn word(node: Node<'_>, source: &str) -> (Word, Option<&'static str>)
     };
     reader.read(node, &mut node.walk());
     let Reader { unclear, mut word, has_brace_list, .. } = reader;
-    // `{a,b}` becomes several words, so none of them is known here.
+    // `{a,b}` becomes several words, so no word is known here.
     if has_brace_list {
         word = Word::unknown(&word.raw);
     }
@@ -171,8 +172,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads text in double quotes. The grammar's nodes leave spaces out, so this reads the source
-    /// between the expansions.
+    /// Reads text in double quotes. The grammar's nodes don't contain all spaces, so this function
+    /// reads the source between the expansions.
     fn quoted(&mut self, node: Node<'t>, cursor: &mut TreeCursor<'t>) {
         let mut at = node.start_byte() + 1;
         let end = node.end_byte() - 1;
@@ -190,7 +191,7 @@ impl<'t> Reader<'t> {
             self.in_quotes(at, child.start_byte());
             self.unknown();
             at = child.end_byte();
-            // Within quotes, shells differ about the meaning of these in an expansion.
+            // Shells interpret these characters differently in an expansion within quotes.
             let has_quote = self.source[child.byte_range()].contains(['\'', '"', '\\']);
             if has_quote && child.kind() == "expansion" {
                 self.unclear(DISPUTED);
@@ -223,7 +224,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads `$'…'`, which can have characters by their numbers. `raw` begins after the first
+    /// Reads `$'…'`, in which characters can be written as numbers. `raw` starts after the first
     /// quote.
     fn ansi_quoted(&mut self, raw: &str) {
         let mut letters = raw.chars();
@@ -293,7 +294,7 @@ impl<'t> Reader<'t> {
                 self.unknown();
                 self.unclear(DISPUTED);
             }
-            // Beyond ASCII, it may be one byte of a longer character.
+            // A number beyond ASCII may be one byte of a longer character.
             Some(c) if c.is_ascii() => self.word.text.push(c),
             Some(_) => self.unknown(),
         }
@@ -305,8 +306,8 @@ pub(super) fn expands(c: char) -> bool {
     c.is_alphanumeric() || "_?@*#$!-({[".contains(c)
 }
 
-/// Returns the name and the value of `NAME=value`. Returns `None` if a shell doesn't read it as an
-/// assignment.
+/// Returns the name and the value of `NAME=value`. Returns `None` if a shell doesn't read the text
+/// as an assignment.
 pub(super) fn assigned(text: &str) -> Option<(&str, &str)> {
     let (name, value) = text.split_once('=')?;
     let name = name.strip_suffix('+').unwrap_or(name);

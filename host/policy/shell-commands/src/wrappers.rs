@@ -68,7 +68,7 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper("nohup", &[], &[], 0),
     wrapper("setsid", &[], &["-c", "-f", "-w", "--ctty", "--fork", "--wait"], 0),
     wrapper("stdbuf", &["-i", "-o", "-e", "--input", "--output", "--error"], &[], 0),
-    // A reserved word of the shell, so assignments can follow it.
+    // This is a reserved word of the shell, so assignments can follow it.
     Wrapper {
         name: "time",
         values: &["-f", "-o", "--format", "--output"],
@@ -224,7 +224,7 @@ const WRAPPERS: &[Wrapper] = &[
 
 /// The command that a wrapper starts.
 pub(super) enum Started<'w> {
-    /// The command, which can be empty, and its assignments: `NAME=value`.
+    /// The command and its assignments `NAME=value`. The command can be empty.
     Words { set: Vec<&'w Word>, command: &'w [Word] },
     /// The command isn't known.
     Unclear,
@@ -236,8 +236,8 @@ pub(super) fn named(name: &str) -> Option<&'static Wrapper> {
 }
 
 impl Wrapper {
-    /// Checks whether it starts something without a command in its arguments: a shell, or a command
-    /// from its input.
+    /// Checks whether the wrapper starts a program that its arguments don't name: a shell, or a
+    /// command from its input.
     pub(super) fn may_start_unnamed(&self) -> bool {
         [
             "chroot",
@@ -309,8 +309,8 @@ impl Wrapper {
         Started::Words { set, command: words.get(self.words..).unwrap_or_default() }
     }
 
-    /// Checks whether a word is one or more short options, the last perhaps with its value (`-n5`,
-    /// `-0r`), or a number, as `nice` takes it.
+    /// Checks whether a word is one or more short options, or a number for `nice`. The last option
+    /// may have its value in the same word (`-n5`, `-0r`).
     fn is_short_options(&self, text: &str) -> bool {
         if self.flags.contains(&text) || text[1..].bytes().all(|byte| byte.is_ascii_digit()) {
             return true;

@@ -15,12 +15,12 @@ use crate::compiled;
 /// Most bytes of all files in the cache. The least recently used files are removed first.
 const MAX_BYTES: u64 = 2 << 30;
 
-/// Most files in the cache: three for each of the 1,024 plugins that a folder may have, in a few
-/// versions. A folder with more takes long to look through.
+/// Most files in the cache. A folder may have 1,024 plugins with three files each, in a few
+/// versions. A folder with more files takes long to search.
 const MAX_FILES: usize = 8192;
 
-/// Files and bytes that a process stores before it looks through the folder again. Until then, the
-/// cache may exceed its limits by this much.
+/// Files and bytes that a process stores between two searches of the folder. The cache may exceed
+/// its limits by this amount.
 const FILES_BETWEEN: u32 = 64;
 const BYTES_BETWEEN: u64 = 64 << 20;
 
@@ -46,7 +46,7 @@ pub enum CacheError {
     Map(wasmtime::Error),
 }
 
-/// A folder that only this user can change. Compiled code can't be checked, so it is only mapped
+/// A folder that only this user can change. Compiled code can't be checked, so code is mapped only
 /// from such a folder.
 #[derive(Debug)]
 pub struct Cache {
@@ -55,7 +55,7 @@ pub struct Cache {
     left: Mutex<Allowance>,
 }
 
-/// The files and bytes that may be stored before the folder is looked through.
+/// The files and bytes that may be stored before the next search of the folder.
 #[derive(Debug, Default)]
 struct Allowance {
     files: u32,
@@ -63,12 +63,12 @@ struct Allowance {
 }
 
 impl Cache {
-    /// Opens the folder, or creates it. If the folder can't be trusted, the caller works without a
-    /// cache.
+    /// Opens the folder, or creates it. If the folder can't be trusted, the caller continues
+    /// without a cache.
     ///
     /// # Errors
     ///
-    /// The reason why the folder can't be trusted.
+    /// Returns the reason if the folder can't be trusted.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.to_owned();
         let folder = PrivateFolder::make(&path)?;
@@ -97,8 +97,8 @@ impl Cache {
         Ok(self.path(&name))
     }
 
-    /// Maps the component for a key. Returns `None` if it isn't in the cache, or was stored by an
-    /// incompatible engine.
+    /// Maps the component for a key. Returns `None` if the component isn't in the cache, or if an
+    /// incompatible engine stored it.
     pub(crate) fn get(&self, engine: &Engine, key: &str) -> Option<Component> {
         let file = match self.folder.file(key) {
             Ok(file) => file,
@@ -109,7 +109,7 @@ impl Cache {
             }
         };
         // [`prune`](Self::prune) removes the least recently used files. If the time can't be set,
-        // the time of compiling applies.
+        // the time of compiling is used.
         let _ = file.set_modified(SystemTime::now());
         match compiled::map_cached(engine, &file) {
             Ok(component) => Some(component),
@@ -120,16 +120,16 @@ impl Cache {
         }
     }
 
-    /// Reads the bytes that were stored under a key. Returns `None` if there are none, or more than
-    /// [`MAX_OFFER`].
+    /// Reads the bytes that are stored under a key. Returns `None` if there are no bytes, or more
+    /// than [`MAX_OFFER`].
     pub(crate) fn bytes(&self, key: &str) -> Option<Vec<u8>> {
         let mut file = self.folder.file(key).ok()?;
         let metadata = file.metadata().ok()?;
         if metadata.len() > MAX_OFFER {
             return None;
         }
-        // A start reads several of these files, so that their times are rarely written. A day is
-        // exact enough for [`prune`](Self::prune).
+        // A start reads several of these files, so their times are written only once a day. This is
+        // precise enough for [`prune`](Self::prune).
         let modified = metadata.modified().ok()?;
         if modified.elapsed().is_ok_and(|age| age > DAY) {
             let _ = file.set_modified(SystemTime::now());
@@ -140,7 +140,7 @@ impl Cache {
     }
 
     /// Stores bytes under a key. A mapped file must never change, so a new file replaces the old
-    /// one under its name.
+    /// file with the same name.
     pub(crate) fn put(&self, key: &str, code: &[u8]) -> io::Result<()> {
         self.folder.put(key, code)?;
         let size = code.len() as u64;
@@ -160,7 +160,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes the file that was stored under a key, if there is one.
+    /// Removes the file of a key, if there is one.
     pub(crate) fn remove(&self, key: &str) {
         let _ = self.folder.remove(key);
     }
@@ -181,8 +181,8 @@ impl Cache {
         result
     }
 
-    /// Removes the least recently used files until the others are within the limits. Processes that
-    /// have mapped a removed file can still use its code.
+    /// Removes the least recently used files until the remaining files are within the limits.
+    /// Processes that have mapped a removed file can still use its code.
     fn prune(&self, files: usize, bytes: u64) {
         let names = self.folder.names(usize::MAX).unwrap_or_default();
         let mut entries: Vec<(SystemTime, u64, String)> = names
@@ -205,8 +205,8 @@ impl Cache {
     }
 }
 
-/// Returns the name of the file that remembers a failure. The name contains Toolhold's version,
-/// since another version may have other limits.
+/// Returns the name of the file that records a failure. The name contains Toolhold's version,
+/// because other versions may have other limits.
 pub(crate) fn failure_name(key: &str) -> String {
     format!("{key}.{}.failed", env!("CARGO_PKG_VERSION"))
 }

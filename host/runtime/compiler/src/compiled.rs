@@ -1,5 +1,5 @@
-//! Maps compiled code into memory, and sets the processors for which code is compiled: the only
-//! module of this crate with `unsafe` code.
+//! Maps compiled code into memory, and sets the processors for which code is compiled. This is the
+//! only module of this crate with `unsafe` code.
 #![allow(
     unsafe_code,
     reason = "compiled code can't be checked, so mapping it is a promise about its source"
@@ -19,7 +19,7 @@ pub enum BuiltInCodeError {
     /// The code can't be decompressed.
     #[error("it can't be decompressed: {0}")]
     Decompress(#[from] io::Error),
-    /// Another version or configuration of the engine made it.
+    /// Another version or configuration of the engine made the code.
     #[error("{0:#}")]
     Map(wasmtime::Error),
 }
@@ -34,8 +34,8 @@ impl Precompiled {
     ///
     /// # Safety
     ///
-    /// The code runs without a check and outside every sandbox. So it must be exactly what that
-    /// command wrote.
+    /// The code runs without checks and outside of every sandbox. For this reason, the code must be
+    /// exactly the output of that command.
     pub const unsafe fn new(code: EmbeddedFile) -> Self {
         Self(code)
     }
@@ -45,21 +45,22 @@ impl Precompiled {
 ///
 /// # Errors
 ///
-/// It can't be decompressed, or another version or configuration of the engine made it.
+/// Returns an error if the code can't be decompressed, or if another version or configuration of
+/// the engine made it.
 pub fn map_built_in(engine: &Engine, code: Precompiled) -> Result<Component, BuiltInCodeError> {
     let code = code.0.read()?;
     // SAFETY: the caller of `Precompiled::new` has promised that the compiler wrote these bytes.
     unsafe { Component::deserialize(engine, code) }.map_err(BuiltInCodeError::Map)
 }
 
-/// Maps a file of the compile cache. Only `cache` may call it, for a file in a folder that only
-/// this user can write to. The file may be replaced but must never change.
+/// Maps a file of the compile cache. Only `cache` may call this function, for a file in a folder to
+/// which only this user can write. The file may be replaced but must never change.
 ///
 /// # Errors
 ///
-/// The engine's error if another version or configuration of it made the code.
+/// Returns the engine's error if another version or configuration of the engine made the code.
 pub(crate) fn map_cached(engine: &Engine, file: &File) -> wasmtime::Result<Component> {
-    // This opens the checked file by its handle, since its name may have a new file.
+    // This opens the checked file by its handle, because its name may refer to a new file.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     // SAFETY: the caller has checked that only this user could have written the file, and the cache
     // renames finished files into place.
@@ -70,11 +71,11 @@ pub(crate) fn map_cached(engine: &Engine, file: &File) -> wasmtime::Result<Compo
 ///
 /// # Errors
 ///
-/// The engine's error if the helper is another version of this program.
+/// Returns the engine's error if the helper is another version of this program.
 pub fn map_from_helper(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: the helper is this program or the one that the embedding program named, and only the
-    // helper holds the pipe's other end. If an untrusted component fools the compiler, the sandbox
-    // would run the same code without a helper.
+    // SAFETY: the helper is this program, or the program that the embedding program named. Only the
+    // helper has the other end of the pipe. If an untrusted component exploits the compiler, the
+    // result is the same code that would run in the sandbox without a helper.
     unsafe { Component::deserialize(engine, code) }
 }
 
@@ -94,11 +95,12 @@ pub fn missing_features() -> Vec<&'static str> {
     features.into_iter().filter(|(_, present)| !present).map(|(name, _)| name).collect()
 }
 
-/// Sets the compiler to make code for all processors of the baseline: x86-64-v2, or any arm64.
+/// Configures the compiler to make code for all processors of the baseline: x86-64-v2, or any
+/// arm64.
 ///
 /// # Errors
 ///
-/// The engine's error if it doesn't support this platform.
+/// Returns the engine's error if the engine doesn't support this platform.
 pub(crate) fn for_baseline(config: &mut Config) -> wasmtime::Result<()> {
     config.target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH))?;
     #[cfg(target_arch = "x86_64")]

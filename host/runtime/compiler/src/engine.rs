@@ -9,22 +9,23 @@ use crate::compiled;
 const WASM_STACK: usize = 1 << 20;
 const ASYNC_STACK: usize = 3 << 20;
 
-/// Returns the settings that decide on compiled code. The settings are the same everywhere, so code
+/// Returns the settings that affect compiled code. They are the same in all processes, so that code
 /// from one process runs in another.
 pub fn settings() -> Config {
     let mut config = Config::new();
     config
         .epoch_interruption(true)
-        // Toolhold's interfaces don't use concurrency, which more than doubles the cost of a call.
+        // Toolhold's interfaces don't use concurrency. The support would more than double the cost
+        // of a call.
         .concurrency_support(false)
         .max_wasm_stack(WASM_STACK)
         .async_stack_size(ASYNC_STACK)
-        // No tool needs these proposals, and they would make the attack surface larger.
+        // Tools don't need these proposals, and the proposals would increase the attack surface.
         .wasm_memory64(false)
         .wasm_multi_memory(true)
         .wasm_relaxed_simd(true)
-        // WIT has maps, so a function of any component may use them. WIT also has lists of a fixed
-        // length, but the engine's support for them isn't complete.
+        // WIT has maps, so functions of any component may use them. WIT also has lists of a fixed
+        // length, but the engine's support for them is incomplete.
         .wasm_component_model_map(true)
         // Debuggers of the host need this information, backtraces of guests don't.
         .native_unwind_info(false)

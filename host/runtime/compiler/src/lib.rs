@@ -1,10 +1,11 @@
 //! Gets the code of a component: built in, from the cache, or compiled by a confined child process.
 //!
-//! The child process is the same program, started again: `__compile`. It confines itself, reads a
-//! component, and writes its code. Code is kept in a folder that nobody else can write to.
+//! The child process is the same program, started with `__compile`. The child confines itself,
+//! reads a component, and writes its code. Code is stored in a folder to which only this user can
+//! write.
 //!
-//! [`typed`] has the types of components that know nothing of Toolhold. [`parts`] runs the pure
-//! components that plugins bring along.
+//! [`typed`] has the types of components that aren't made for Toolhold. [`parts`] runs the pure
+//! components of plugins.
 
 mod cache;
 mod compiled;
@@ -45,40 +46,39 @@ use crate::cache::{MAX_OFFER, failure_name};
 /// The helper's name on the command line.
 pub const HELPER: &str = "__compile";
 
-/// The error if there is no helper, with what to do.
+/// The error if there is no helper. Contains the remedy.
 pub const NO_HELPER: &str = "it has to be compiled in a separate process, and there is no program for that: call `toolhold_core::helper_hook()` first \
     in `main`, or name a program that does so with `Host::builder().helper(…)`";
 
 /// Most bytes of compiled code.
 const MAX_CODE: usize = 512 << 20;
 
-/// Returns the limit of processor seconds, of all threads, for compiling a component of `size`
-/// bytes. Real components take about one second for each MiB.
+/// Returns the limit of processor seconds for compiling a component of `size` bytes, for all
+/// threads together. Real components take about one second for each MiB.
 const fn processor_seconds(size: usize) -> u64 {
     10 + (4 * size as u64).div_ceil(1 << 20)
 }
 
-/// Returns the limit of bytes of memory for compiling a component of `size` bytes. Real components
-/// take 40 bytes for each byte, and the compiler itself about ten MiB. An allocator may reserve a
-/// GiB at once.
+/// Returns the memory limit in bytes for compiling a component of `size` bytes. Real components
+/// take 40 bytes for each byte, and the compiler itself takes about ten MiB. An allocator may
+/// reserve a GiB at once.
 const fn memory(size: usize) -> u64 {
     (2 << 30) + 64 * size as u64
 }
 
-/// Returns the limits for compiling an untrusted component. The time stops a helper that hangs. The
-/// time is long, since a busy machine gives the helper only a part of its processors.
+/// Returns the limits for compiling an untrusted component. The time limit stops a helper that
+/// hangs. It is long because the helper gets only a part of the processors on a busy machine.
 const fn bounds(size: usize) -> HelperBounds {
     HelperBounds { time: Duration::from_secs(60 + 4 * processor_seconds(size)), output: MAX_CODE }
 }
 
-/// A reason why there is no code of a component. `R`: the reason why the component can't
-/// be read.
+/// A reason why there is no code of a component. `R` is the reason why the component can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError<R> {
     /// The component can't be read.
     #[error("{0}")]
     Read(R),
-    /// There is no program that compiles.
+    /// There is no program that can compile the component.
     #[error("{NO_HELPER}")]
     NoHelper,
     /// The helper failed, now or before.
@@ -117,23 +117,23 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Makes a compiler. `cache`: the folder for compiled code. `helper`: the program that
-    /// compiles, see [`helper_hook`].
+    /// Makes a compiler. `cache` is the folder for compiled code. `helper` is the program that
+    /// compiles (see [`helper_hook`]).
     pub fn new(cache: Option<&Path>, helper: Option<PathBuf>) -> Self {
         Self { cache: cache.and_then(open_cache), helper }
     }
 
-    /// Reads the bytes that are kept in the cache under a name. Blocks.
+    /// Reads the bytes that are stored in the cache under a name. Blocks.
     pub fn read_kept(&self, name: &str) -> Option<Vec<u8>> {
         self.cache.as_ref()?.bytes(name)
     }
 
-    /// Keeps bytes in the cache under a name. Blocks. Does nothing if there is no cache, or if
+    /// Stores bytes in the cache under a name. Blocks. Does nothing if there is no cache, or if
     /// there are more bytes than the cache reads.
     ///
     /// # Errors
     ///
-    /// The bytes can't be written.
+    /// Returns an error if the bytes can't be written.
     pub fn keep(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
         match &self.cache {
             Some(cache) if bytes.len() as u64 <= MAX_OFFER => cache.put(name, bytes),
@@ -141,19 +141,19 @@ impl Compiler {
         }
     }
 
-    /// Removes the bytes that are kept under a name. Blocks.
+    /// Removes the bytes that are stored under a name. Blocks.
     pub fn forget(&self, name: &str) {
         if let Some(cache) = &self.cache {
             cache.remove(name);
         }
     }
 
-    /// Returns the component of `wasm`, which is read only if it has to be compiled. `digest`: its
+    /// Returns the component of `wasm`. `wasm` is read only if it must be compiled. `digest` is its
     /// SHA-256. Blocks.
     ///
     /// # Errors
     ///
-    /// There is no code, and the component can't be read or compiled.
+    /// Returns an error if there is no code and the component can't be read or compiled.
     pub fn component<'w, R>(
         &self,
         engine: &wasmtime::Engine,
@@ -193,8 +193,8 @@ impl Compiler {
         cache.get(engine, &cache_key).ok_or(CompileError::Cached)
     }
 
-    /// Describes the failure to compile a component of `size` bytes, and remembers it if the
-    /// component is at fault.
+    /// Describes the failure to compile a component of `size` bytes. Records the failure if the
+    /// component is the cause.
     fn failure<R>(&self, key: &str, size: usize, error: &HelperError) -> CompileError<R> {
         let reason = match error {
             HelperError::ProcessorTime => {
@@ -211,7 +211,7 @@ impl Compiler {
             }
             other => other.to_string(),
         };
-        // Only failures of the component itself are remembered. Others may not happen again.
+        // Only failures of the component itself are recorded. Other failures may not happen again.
         let remembered = match &self.cache {
             Some(cache) if error.is_of_input() => cache.put_failure(key, &reason).ok(),
             _ => None,
@@ -219,8 +219,8 @@ impl Compiler {
         CompileError::Failed { reason, remembered }
     }
 
-    /// Unpacks built-in code into the cache, and maps it from there. If that fails, copies the code
-    /// into memory.
+    /// Unpacks built-in code into the cache and maps it. If this fails, copies the code into
+    /// memory.
     fn unpack(
         &self,
         engine: &wasmtime::Engine,
@@ -237,7 +237,7 @@ impl Compiler {
     }
 }
 
-/// Opens a cache. Returns `None` if its folder can't be used, which the log says.
+/// Opens a cache. Returns `None` and logs the reason if its folder can't be used.
 fn open_cache(folder: &Path) -> Option<Cache> {
     match Cache::open(folder) {
         Ok(cache) => Some(cache),
@@ -256,18 +256,18 @@ pub fn key(engine: &wasmtime::Engine, digest: &str) -> String {
 /// Returns a name for the code that an engine can run.
 fn compatibility(engine: &wasmtime::Engine) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
-    // The default hasher has fixed keys, so an engine has the same name in every process.
+    // The default hasher has fixed keys, so an engine has the same name in each process.
     let mut hasher = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
-/// Runs the helper if this process was started as a helper, with `__compile` or `__confine` as its
-/// first argument. Then this function doesn't return. Otherwise, it remembers that this program can
-/// be a helper, and returns.
+/// Runs the helper if the first argument of this process is `__compile` or `__confine`. In this
+/// case, this function doesn't return. Otherwise, the function records that this program can be a
+/// helper, and returns.
 ///
-/// Call this function first in `main`: the helper confines itself, and that doesn't reach other
-/// threads.
+/// Call this function first in `main`. The helper confines only its current thread, so other
+/// threads must not exist yet.
 pub fn helper_hook() {
     HOOKED.store(true, std::sync::atomic::Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
@@ -358,8 +358,8 @@ fn refusal(wasm: &[u8], error: &wasmtime::Error) -> String {
     )
 }
 
-/// Makes a component of a command for preview 1 of WASI: the module with the adapter to WASI 0.2,
-/// which runs in the sandbox next to the module.
+/// Makes a component from a command for WASI preview 1. The component contains the module and the
+/// adapter to WASI 0.2. The adapter runs in the sandbox together with the module.
 fn make_component(module: &[u8]) -> Result<Vec<u8>, Fault> {
     ComponentEncoder::default()
         .module(module)

@@ -23,7 +23,7 @@ pub struct StoreLimiter {
     bounds: StoreBounds,
     left: usize,
     table_elements_left: usize,
-    /// Bytes of the last allowed growth. They are given back if the growth fails.
+    /// The bytes of the last allowed growth. They are released if the growth fails.
     last: usize,
     refused: bool,
 }
@@ -45,8 +45,8 @@ impl StoreLimiter {
         self.bounds.memory - self.left
     }
 
-    /// Checks whether the guest was refused memory. If it crashes after that, the limit is the
-    /// reason.
+    /// Checks whether the guest was denied memory. If the guest crashes afterwards, the limit is
+    /// the reason.
     pub fn refused(&self) -> bool {
         self.refused
     }

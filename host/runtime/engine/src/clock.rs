@@ -1,4 +1,4 @@
-//! Interrupts running guests again and again, so that the host can check on them (the ticker).
+//! The ticker: interrupts running guests periodically, so that the host can check them.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use wasmtime::EngineWeak;
 
-/// How often running guests are interrupted. It bounds how long a call may hold a thread of the
-/// reactor before it moves to its own thread. It also bounds how late a deadline or a cancellation
-/// is seen.
+/// The interval at which running guests are interrupted. It limits the time for which a call may
+/// block a thread of the reactor before the call moves to a separate thread. It also limits the
+/// delay until a deadline or a cancellation is noticed.
 pub(crate) const TICK: Duration = Duration::from_millis(2);
 
-/// How many ticks the ticker continues without a call before it sleeps. Waking it up costs the next
-/// call more than a tick.
+/// Number of ticks without a call after which the ticker sleeps. Waking the ticker takes more time
+/// of the next call than a tick.
 const IDLE_TICKS: u32 = 50;
 
-/// Background work that the ticker starts, so that no call has to.
+/// Background work that the ticker starts, so that calls don't have to start it.
 pub(crate) trait Chores: Send + Sync + 'static {
-    /// Checks whether there is work that hasn't been started.
+    /// Checks whether there is work that isn't started yet.
     fn has_work(&self) -> bool;
 
     /// Starts the work, if there is any.
     fn tick(self: &Arc<Self>);
 }
 
-/// Increments an engine's epoch while calls run. Its thread ends with the engine.
+/// Increments an engine's epoch while calls run. The ticker's thread ends with the engine.
 #[derive(Debug)]
 pub(crate) struct Ticker(Arc<Shared>);
 
@@ -37,7 +37,7 @@ struct Shared {
     wake: Condvar,
 }
 
-/// Keeps the ticker running until it is dropped.
+/// Keeps the ticker running until this guard is dropped.
 #[derive(Debug)]
 pub(crate) struct TickGuard(Arc<Shared>);
 
@@ -51,7 +51,7 @@ impl Ticker {
         Ok(Self(shared))
     }
 
-    /// Keeps the ticker running until the guard is dropped, and wakes it up if it sleeps.
+    /// Keeps the ticker running until the guard is dropped. Wakes the ticker if it sleeps.
     pub(crate) fn keep_ticking(&self) -> TickGuard {
         self.0.running.fetch_add(1, Ordering::SeqCst);
         if self.0.asleep.load(Ordering::SeqCst) {
@@ -85,8 +85,8 @@ impl Shared {
         let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.store(true, Ordering::SeqCst);
         // This thread sets `asleep` and then reads `running`. A call sets `running` and then reads
-        // `asleep`. So at least one of the two sees the other. A short call may end before this
-        // thread wakes up. It adds its work before it stops running, so the work is seen.
+        // `asleep`. So at least one of them sees the other. A short call may end before this thread
+        // wakes up. The call adds its work before it stops running, so the work is noticed.
         while self.running.load(Ordering::SeqCst) == 0
             && !chores.has_work()
             && !self.end.load(Ordering::SeqCst)
@@ -113,7 +113,7 @@ fn run_ticker(shared: &Shared, engine: &EngineWeak, chores: &Arc<impl Chores>) {
         }
 
         std::thread::sleep(TICK);
-        // The engine is held for this tick only, since the ticker must not keep it alive.
+        // The engine is held only for this tick, because the ticker must not keep the engine alive.
         let Some(engine) = engine.upgrade() else { return };
         engine.increment_epoch();
         chores.tick();

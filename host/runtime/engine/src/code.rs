@@ -1,4 +1,4 @@
-//! Maps the code of a plugin at its first use: a host knows what its plugins offer without their
+//! Maps the code of a plugin at its first use. A host knows the offers of its plugins without their
 //! code ([`offer`](crate::offer)), and most plugins aren't called.
 
 use std::borrow::Cow;
@@ -26,7 +26,7 @@ pub(crate) enum CodeError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Compile(#[from] CompileError<ReadError>),
-    /// All its imports are granted, so one of them differs from that of this version.
+    /// All imports are granted, so one of them differs from the import of this version.
     #[error(
         "linking it failed: {0:#}. It was built for a newer contract: update Toolhold, or build it with an SDK of this version"
     )]
@@ -39,19 +39,19 @@ pub(crate) enum CodeError {
     Thread(#[from] JoinError),
 }
 
-/// Code that can be instantiated, and its instances that wait for work.
+/// Code that can be instantiated, and its idle instances.
 pub(crate) struct Code {
     pub(crate) pre: InstancePre<CallState>,
-    /// The exports for tools. `None` if it exports no tools.
+    /// The exports for tools. `None` if the component exports no tools.
     pub(crate) tools: Option<ToolExports>,
-    /// `None` if it exports no filters.
+    /// The exports for filters. `None` if the component exports no filters.
     pub(crate) filters: Option<FilterExports>,
     /// The exports of a component that doesn't know Toolhold.
     pub(crate) foreign: Option<Foreign>,
     pub(crate) warm_pool: WarmPool,
 }
 
-/// The place of a component's bytes. They are needed only if its code has to be compiled.
+/// The place of a component's bytes. The bytes are needed only if the code must be compiled.
 #[derive(Clone)]
 pub(crate) enum Source {
     BuiltIn(EmbeddedFile, Option<Precompiled>),
@@ -59,11 +59,11 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Reads the component's bytes. Blocks. `digest`: the digest of the component.
+    /// Reads the component's bytes. Blocks. `digest` is the digest of the component.
     ///
     /// # Errors
     ///
-    /// The bytes can't be read, or are another component's.
+    /// Returns an error if the bytes can't be read, or if they belong to another component.
     pub(crate) fn read(&self, digest: &str) -> Result<Cow<'static, [u8]>, ReadError> {
         match self {
             Self::BuiltIn(wasm, _) => Ok(wasm.read().map_err(ComponentFileError::from)?),
@@ -76,17 +76,18 @@ impl Source {
 pub(crate) struct LazyCode {
     source: Source,
     code: OnceCell<Arc<Code>>,
-    /// Whether the component's file is another one, though its stamp says that it isn't.
+    /// Whether the component's file was found to be another component, although its stamp is
+    /// unchanged.
     differs: AtomicBool,
 }
 
 impl LazyCode {
-    /// `code`: the code, if it was made already.
+    /// Makes the code of a source. `code` is the code if it was already made.
     pub(crate) fn new(source: Source, code: Option<Arc<Code>>) -> Self {
         Self { source, code: OnceCell::new_with(code), differs: AtomicBool::new(false) }
     }
 
-    /// Returns the code, or `None` if it wasn't needed yet.
+    /// Returns the code. Returns `None` if the code wasn't needed yet.
     pub(crate) fn get(&self) -> Option<&Arc<Code>> {
         self.code.get()
     }
@@ -96,17 +97,17 @@ impl LazyCode {
         &self.source
     }
 
-    /// Checks whether a first use has found that the file has another component than its stamp
-    /// says.
+    /// Checks whether the first use has found that the file contains another component, although
+    /// its stamp is unchanged.
     pub(crate) fn differs(&self) -> bool {
         self.differs.load(Ordering::Relaxed)
     }
 
-    /// Returns the code, and makes it at its first use. `digest`: the digest of the component.
+    /// Returns the code. Makes it at its first use. `digest` is the digest of the component.
     ///
     /// # Errors
     ///
-    /// The reason why there is no code.
+    /// Returns the reason if there is no code.
     pub(crate) async fn make_once(
         &self,
         runtime: &Arc<Runtime>,
@@ -132,11 +133,11 @@ impl LazyCode {
 
 impl Code {
     /// Maps the code of a component. If there is no compiled code, the component is compiled first.
-    /// `wasm`: its bytes, if they were just read.
+    /// `wasm` are the component's bytes if they were just read.
     ///
     /// # Errors
     ///
-    /// The reason why there is no code.
+    /// Returns the reason if there is no code.
     pub(crate) async fn make(
         runtime: &Arc<Runtime>,
         source: Source,

@@ -108,7 +108,7 @@ fn missing_things(
     working_directory: &Path,
     options: &Options,
 ) -> Result<Vec<String>, Error> {
-    // Only a host knows which names exist.
+    // Only a host can check these names.
     let building = host::build(options, folders.clone(), loaded.clone(), "toolhold call");
     let mut missing = host::block_on(async { Ok(building.await?.unknown_names()) })?;
     let directories = loaded.missing_directories(folders, working_directory);

@@ -33,7 +33,7 @@ const WRITES: &str =
 /// The answers of the person.
 #[derive(Debug, PartialEq)]
 struct Answers {
-    /// Directories in the form of the file, by their real paths.
+    /// The directories by their real paths, as written in the file.
     folders: Vec<String>,
     write: bool,
     network: bool,
@@ -281,7 +281,7 @@ pub(crate) fn folder_at(path: &Path, own: &Folders, here: &Path) -> Result<Strin
 ///
 /// # Errors
 ///
-/// The folder can't be granted.
+/// Returns an error if the folder can't be granted.
 pub(crate) fn folder(written: &str, own: &Folders, here: &Path) -> Result<String, FolderError> {
     if written.is_empty() {
         return Err(FolderError::NoName);
@@ -305,7 +305,7 @@ pub(crate) fn folder(written: &str, own: &Folders, here: &Path) -> Result<String
     if own.own().iter().any(|own| is_within(&real, &own.path)) {
         return Err(FolderError::Own(real));
     }
-    // In the file, `.` is the folder in which toolhold is started each time.
+    // In the file, `.` is always the folder in which Toolhold is started.
     if written == "." {
         return Ok(written.to_owned());
     }

@@ -1,12 +1,12 @@
-//! The presets: the files outside the working directory that a user's toolchains need, by name, and
-//! the credentials that stay hidden.
+//! The presets: named sets of files outside the working directory that a user's toolchains need.
+//! Files with credentials stay hidden.
 //!
 //! A preset grants caches for reading and writing, programs and settings for reading, and the
-//! variables that steer the tool. It never grants credentials: the paths of [`CREDENTIALS`] inside
-//! its directories are hidden.
+//! variables that configure the tool. A preset never grants credentials: the paths of
+//! [`CREDENTIALS`] inside its directories are hidden.
 //!
-//! To add a tool, add an entry to [`PRESETS`] with the places of its caches and programs. The
-//! tool's own documentation names them.
+//! To add a tool, add an entry to [`PRESETS`] with the paths of its caches and programs. The tool's
+//! own documentation names them.
 
 mod caches;
 
@@ -15,26 +15,27 @@ use std::path::{Path, PathBuf};
 
 use toolhold_system::confine::{Tree, TreeAccess};
 
-/// The needs of one tool. Places begin with `~/`, or with `$NAME/` for one of [`ROOTS`].
+/// The files and variables that one tool needs. Paths begin with `~/`, or with `$NAME/` for one of
+/// [`ROOTS`].
 #[derive(Debug)]
 pub struct Preset {
-    /// Its name in `[tools.shell] presets`.
+    /// The preset's name in `[tools.shell] presets`.
     pub name: &'static str,
-    /// Presets that it includes.
+    /// Presets that this preset includes.
     pub with: &'static [&'static str],
-    /// Directories of caches, read and written. Missing ones are made: otherwise the cache would be
-    /// in memory, and the tool would fetch everything again the next time.
+    /// Directories of caches, for reading and writing. Missing directories are created: otherwise
+    /// the cache would be in memory, and the tool would download everything again next time.
     pub caches: &'static [&'static str],
-    /// Files that are written, if they exist.
+    /// Files for writing, if they exist.
     pub writes: &'static [&'static str],
-    /// Directories and files that are read, if they exist.
+    /// Directories and files for reading, if they exist.
     pub reads: &'static [&'static str],
-    /// Variables that the tool gets from the operator's environment, in addition to those with
-    /// which its places begin.
+    /// Variables of the operator's environment that the tool gets, in addition to the variables at
+    /// the beginning of its paths.
     pub variables: &'static [&'static str],
 }
 
-/// Variables with which places begin, and the place that is used if the variable isn't set.
+/// Variables with which paths begin, and the path that is used if the variable isn't set.
 pub const ROOTS: [(&str, &str); 29] = [
     ("XDG_CACHE_HOME", "~/.cache"),
     ("XDG_CONFIG_HOME", "~/.config"),
@@ -295,7 +296,7 @@ pub fn preset(name: &str) -> Option<&'static Preset> {
 pub fn with_all(preset: &'static Preset) -> Vec<&'static Preset> {
     let mut all = vec![preset];
     let mut index = 0;
-    // The list grows meanwhile: an included preset may include others.
+    // The list grows in the loop, because an included preset may include others.
     while index < all.len() {
         for included in all[index].with.iter().filter_map(|name| self::preset(name)) {
             if !all.iter().any(|known| known.name == included.name) {
@@ -340,20 +341,20 @@ impl Preset {
     }
 }
 
-/// Splits a place into the variable with which it begins, and the path below. Returns `None` if the
-/// place begins with another text.
+/// Splits a path into the variable with which it begins, and the rest. Returns `None` if the path
+/// doesn't begin with a variable.
 fn split_root(place: &'static str) -> Option<(&'static str, &'static str)> {
     let place = place.strip_prefix('$')?;
     Some(place.split_once('/').unwrap_or((place, "")))
 }
 
-/// Returns the place that a variable stands for if it isn't set.
+/// Returns the path that replaces a variable that isn't set.
 fn default_root(variable: &str) -> Option<&'static str> {
     let (_, default) = ROOTS.iter().find(|(name, _)| *name == variable)?;
     Some(default)
 }
 
-/// Returns a place as it is if no variable changes it: `~/.cargo/registry`.
+/// Returns a path with the defaults of its variables: `~/.cargo/registry`.
 pub fn usual(place: &'static str) -> String {
     let Some((variable, below)) = split_root(place) else { return place.to_owned() };
     match default_root(variable) {
@@ -363,7 +364,7 @@ pub fn usual(place: &'static str) -> String {
     }
 }
 
-/// The beginnings of the places of one operator.
+/// The beginnings of the preset paths of one operator.
 #[derive(Clone, Copy, Debug)]
 pub struct Roots<'r> {
     /// The real path of the home directory.
@@ -373,7 +374,7 @@ pub struct Roots<'r> {
 }
 
 impl Roots<'_> {
-    /// Returns the path of a place, or `None` if it begins with an unknown variable.
+    /// Returns the full path, or `None` if `place` begins with an unknown variable.
     pub fn find(&self, place: &'static str) -> Option<PathBuf> {
         if let Some(below) = place.strip_prefix("~/") {
             return Some(self.home.join(below));
@@ -386,11 +387,12 @@ impl Roots<'_> {
         Some(if below.is_empty() { root } else { root.join(below) })
     }
 
-    /// Returns the existing trees that a preset grants, by their real paths. Makes missing caches.
+    /// Returns the existing files and directories that a preset grants, by their real paths.
+    /// Creates missing caches.
     ///
-    /// `trusted` returns the real path of an existing path, or `None` if tools may have made a link
-    /// there. The returned path is granted: it isn't followed a second time. A place that contains
-    /// the home directory itself is left out too: a variable may have an odd value.
+    /// `trusted` returns the real path of an existing path, or `None` if tools may have created a
+    /// link on the path. The grant contains this real path, which isn't resolved again. Paths that
+    /// contain the home directory itself are omitted, since a variable may have an odd value.
     pub fn trees(&self, preset: &Preset, trusted: impl Fn(&Path) -> Option<PathBuf>) -> Vec<Tree> {
         let mut trees = Vec::new();
         for (place, access) in preset.places() {
@@ -417,7 +419,7 @@ impl Roots<'_> {
         let real = trusted(existing)?;
         match path.strip_prefix(existing).ok()? {
             missing if missing.as_os_str().is_empty() => Some(real),
-            // If it can't be made, the tool uses the sandbox's private folder instead.
+            // If the cache can't be created, the tool uses the sandbox's private folder instead.
             missing if preset.caches.contains(&place) => caches::make(&real, missing).ok(),
             _ => None,
         }
@@ -425,8 +427,8 @@ impl Roots<'_> {
 
     /// Returns the existing paths with credentials, by their real paths.
     pub fn credentials(&self) -> Vec<PathBuf> {
-        // Most places are missing. One system call shows that, and a search for links would take
-        // one for each folder above.
+        // Most of these paths are missing. One system call detects that, while resolving links
+        // takes one call for each parent folder.
         let places = CREDENTIALS.iter().filter_map(|place| self.find(place));
         places.filter(|path| path.exists()).filter_map(|path| path.canonicalize().ok()).collect()
     }

@@ -1,5 +1,5 @@
-//! Stores a session's state on disk, one file each, shared by the processes of a user; removes idle
-//! ones.
+//! Stores the state of each session in a file, which the user's processes share. Removes idle
+//! sessions.
 
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
@@ -21,11 +21,12 @@ const FOLDER: &str = "sessions";
 /// Seconds from the last change until a session expires.
 const IDLE: u64 = 8 * 3600;
 
-/// Files that are checked when expired sessions are removed: each check takes time, and the rest
-/// waits for the next time.
+/// Files that are checked at a time when expired sessions are removed. Each check takes time, so
+/// further files are checked the next time.
 const SWEPT: usize = 256;
 
-/// Bytes of such a file that are read. The age of a larger file isn't known, and it stays.
+/// Bytes that are read of a file in this check. The age of a larger file can't be read, so the file
+/// isn't removed.
 const MAX_SWEPT: u64 = 4 * 1024 * 1024;
 
 /// The place of a session.
@@ -35,7 +36,7 @@ pub(super) struct DiskSession {
     name: String,
 }
 
-/// Counts the sessions on disk, and returns the errors of files that can't be read or trusted.
+/// Counts the sessions on disk. Also returns the errors of files that can't be read or trusted.
 /// Reads only the first few hundred files.
 ///
 /// # Errors
@@ -58,7 +59,7 @@ pub(crate) fn count(folders: &Folders) -> Result<(usize, Vec<HostError>), HostEr
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct File {
-    /// The session's name: the file's own name is a digest of it, which nobody can read.
+    /// The session's name. The name of the file is only a digest of this name.
     name: String,
     /// Time of the last change, in seconds of Unix time.
     changed: u64,
@@ -120,8 +121,8 @@ impl DiskSession {
     /// Removes the files of expired sessions. A file that can't be removed only takes room.
     fn sweep(&self, now: u64) {
         let Ok(folder) = PrivateFolder::open(&self.folder) else { return };
-        // A process that changes a session holds the same lock, so no session is removed while it
-        // is changed.
+        // A process that changes a session holds this lock, so a session isn't removed during a
+        // change.
         let Ok(_lock) = folder.lock(state::LOCK) else { return };
         let names = folder.names(SWEPT).unwrap_or_default();
         for name in names.iter().filter(|name| name.ends_with(".json")) {
@@ -138,7 +139,7 @@ impl DiskSession {
 
 impl File {
     /// Checks whether the session is expired. A time in the far future comes from a wrong clock, so
-    /// the age isn't known.
+    /// the session's age isn't known.
     fn is_expired(&self, now: u64) -> bool {
         let is_old = now.saturating_sub(self.changed) >= IDLE;
         let is_in_future = self.changed > now.saturating_add(IDLE);

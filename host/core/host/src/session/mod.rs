@@ -1,4 +1,4 @@
-//! The state of one caller from call to call, also when another host takes over.
+//! The state of one caller between calls. Another host can continue with this state.
 
 mod disk;
 mod state;
@@ -17,10 +17,10 @@ use toolhold_config::Folders;
 use toolhold_jobs::services::{Services, SessionServices};
 use toolhold_jobs::{CallShell, Jobs, SessionJobs, SessionShell};
 
-/// The shared state of one caller's calls: approvals, counters, reusable answers and kept output.
+/// The shared state of one caller's calls: approvals, counters, reusable answers and stored output.
 ///
-/// A session belongs to a principal: a connection, a user in a directory, an authenticated caller.
-/// Clones are the same session.
+/// A session belongs to a principal: a connection, a user in a directory, or an authenticated
+/// caller. Clones share the state.
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
 
@@ -31,15 +31,15 @@ struct Inner {
     state: SessionStore,
     /// Always in memory.
     answers: AnswerCache,
-    /// The commands that go on after their calls. They end with the session.
+    /// The commands that continue after their calls. They end with the session.
     jobs: OnceLock<SessionJobs>,
-    /// The programs of plugins that outlive a call. They end with the session too.
+    /// The programs of plugins that outlive a call. They end with the session.
     services: OnceLock<SessionServices>,
-    /// The state that its commands hand on to each other.
+    /// The shell state that each command passes on to the next.
     shell: SessionShell,
-    /// The variables that its commands get too.
+    /// Further variables for the session's commands.
     variables: Mutex<Vec<(String, String)>>,
-    /// When the turn of its agent started, in nanoseconds since 1970. Zero: unknown.
+    /// The start of the agent's current turn, in nanoseconds since 1970. Zero means unknown.
     turn: AtomicU64,
 }
 
@@ -50,14 +50,14 @@ enum SessionStore {
 
 impl Session {
     /// Makes a session in memory that lasts as long as its last clone. `name` identifies the
-    /// session in the data that calls store on disk (the audit, kept output), so no two callers may
-    /// have the same name.
+    /// session in data on disk, such as the audit log and stored output. Two callers must not have
+    /// the same name.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self::in_memory(name.into(), None)
     }
 
-    /// Makes a session like [`new`](Self::new), for one of the callers of a server. The data that a
-    /// plugin stores for one `principal` isn't available to another.
+    /// Makes a session like [`new`](Self::new), for one of a server's callers. Data that a plugin
+    /// stores for one `principal` isn't available to other principals.
     pub fn of_principal(name: impl Into<Arc<str>>, principal: impl Into<Arc<str>>) -> Self {
         Self::in_memory(name.into(), Some(principal.into()))
     }
@@ -76,12 +76,11 @@ impl Session {
         }))
     }
 
-    /// Makes a session that is shared by all processes of the user with the same `name`: for
+    /// Makes a session that the user's processes with the same `name` share. Such a session is for
     /// programs that make one call and end. Its state is in the data folder and expires eight hours
     /// after its last change.
     ///
-    /// Nothing is read before a call needs it, and nothing is written before there is state to
-    /// store.
+    /// The state is read when a call first needs it, and written only if there is state to store.
     pub fn on_disk(folders: &Folders, name: impl Into<Arc<str>>) -> Self {
         Self::on_disk_of(folders, name, None)
     }
@@ -112,14 +111,14 @@ impl Session {
         &self.0.name
     }
 
-    /// Begins a turn of an agent, which works on a message of a person. The changes that its calls
-    /// make from now on are undone together.
+    /// Starts a turn of an agent, in which the agent works on a message of a person. The changes by
+    /// the turn's calls are undone together.
     pub fn begin_turn(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         self.0.turn.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Returns the current turn, or `None` if no agent has begun a turn.
+    /// Returns the current turn, or `None` if no agent has started a turn.
     pub(crate) fn turn(&self) -> Option<u64> {
         match self.0.turn.load(Ordering::Relaxed) {
             0 => None,
@@ -127,13 +126,13 @@ impl Session {
         }
     }
 
-    /// Returns the owner. `None` means the user of this machine.
+    /// Returns the principal that owns the session. `None` means the user of this machine.
     pub(crate) fn principal(&self) -> Option<&str> {
         self.0.principal.as_deref()
     }
 
-    /// Remembers that the session was given untrusted text. What a model writes from now on may
-    /// follow from it.
+    /// Records that the session received untrusted text. Text that a model writes after this may
+    /// follow instructions in the untrusted text.
     ///
     /// # Errors
     ///
@@ -147,39 +146,40 @@ impl Session {
 
     /// Checks whether the session was given untrusted text.
     pub(crate) fn is_untrusted(&self) -> bool {
-        // If the state can't be read, the session may have been given untrusted text.
+        // If the state can't be read, the session may have received untrusted text.
         self.look(|state| state.untrusted).unwrap_or(true)
     }
 
-    /// Returns the number of the session's reusable answers and of their uses.
+    /// Returns the number of the session's reusable answers, and how often they were used.
     /// `[tools.result_cache]` limits them.
     pub fn cache_summary(&self) -> CacheSummary {
         self.0.answers.summary()
     }
 
-    /// Forgets all reusable answers and how often one was used.
+    /// Removes all reusable answers and the counts of their uses.
     pub fn clear_cache(&self) {
         self.0.answers.clear();
     }
 
-    /// Removes the variables that a call, such as one of `load_skill`, set for the commands of the
-    /// session: the task that it was for has ended.
+    /// Removes the variables that a call, such as `load_skill`, set for the session's commands. Use
+    /// this function when the task of the variables has ended.
     pub fn clear_variables(&self) {
         self.set_variables(Vec::new());
     }
 
-    /// Returns the variables that its commands get in addition to those of earlier commands.
+    /// Returns the further variables for the session's commands. Earlier commands may have set
+    /// others.
     pub(crate) fn variables(&self) -> Vec<(String, String)> {
         self.0.variables.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sets these variables in place of earlier ones.
+    /// Replaces the further variables for the session's commands.
     pub(crate) fn set_variables(&self, variables: Vec<(String, String)>) {
         *self.0.variables.lock().unwrap_or_else(PoisonError::into_inner) = variables;
     }
 
     /// Returns the reusable answers. Returns `None` in a process that makes one call and ends,
-    /// since no later call would use them.
+    /// because such a process has no later call.
     pub(crate) fn answers(&self) -> Option<&AnswerCache> {
         if !self.is_in_memory() {
             return None;
@@ -187,8 +187,8 @@ impl Session {
         Some(&self.0.answers)
     }
 
-    /// Returns its jobs in a host. Returns `None` in a process that makes one call and ends, since
-    /// its jobs would end with it.
+    /// Returns the session's jobs in a host. Returns `None` in a process that makes one call and
+    /// ends, because jobs end with their process.
     pub(crate) fn jobs(&self, jobs: &Jobs) -> Option<&SessionJobs> {
         if !self.is_in_memory() {
             return None;
@@ -196,19 +196,19 @@ impl Session {
         Some(self.0.jobs.get_or_init(|| jobs.session(&self.0.name)))
     }
 
-    /// Returns the keeper of its services. In a process that makes one call and ends, the services
-    /// end with it.
+    /// Returns the keeper of the session's services. In a process that makes one call and ends, the
+    /// services end with the process.
     pub(crate) fn services(&self, services: &Services) -> Arc<dyn ServiceKeeper> {
         Arc::new(self.0.services.get_or_init(|| services.session(&self.0.name)).clone())
     }
 
-    /// Returns the servers among its jobs, or `None` if it has had no job.
+    /// Returns the servers among the session's jobs, or `None` if the session has had no job.
     pub(crate) fn job_servers(&self) -> Option<Arc<dyn JobServers>> {
         self.0.jobs.get().map(SessionJobs::servers)
     }
 
-    /// Returns the state that the commands of its next call start with. Returns `None` in a process
-    /// that makes one call and ends.
+    /// Returns the shell state with which the commands of the next call start. Returns `None` in a
+    /// process that makes one call and ends.
     pub(crate) fn shell(&self) -> Option<CallShell> {
         if !self.is_in_memory() {
             return None;
@@ -220,12 +220,12 @@ impl Session {
         matches!(self.0.state, SessionStore::Memory(_))
     }
 
-    /// Returns notices for its caller about jobs that have ended, each once.
+    /// Returns notices for the caller about jobs that have ended. Each notice is returned once.
     pub(crate) fn job_news(&self) -> Vec<String> {
         self.0.jobs.get().map(SessionJobs::news).unwrap_or_default()
     }
 
-    /// Reads the state. Nobody changes it meanwhile, so `look` must be quick.
+    /// Reads the state. The state is locked meanwhile, so `look` must be quick.
     ///
     /// # Errors
     ///
@@ -244,7 +244,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As [`look`](Self::look), or the state can't be written.
+    /// Returns the errors of [`look`](Self::look), and an error if the state can't be written.
     pub(crate) fn change<R>(
         &self,
         change: impl FnOnce(&mut SessionState) -> R,

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::Fingerprint;
 
-/// Approvals of one session at a time; the one that expires first makes room. Each needed a person,
-/// so there are never many.
+/// Approvals of one session at a time. A further approval replaces the one that expires first. Each
+/// approval needs a person, so sessions have few of them.
 const MAX_APPROVALS: usize = 1024;
 
 /// The state of a session, as stored in its file.
@@ -21,14 +21,14 @@ pub(crate) struct SessionState {
     /// Number of counted calls.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) calls: u64,
-    /// Times of acting calls, in milliseconds of Unix time, the earliest first. Adding one drops
-    /// those that no longer count.
+    /// Times of acting calls, in milliseconds of Unix time, earliest first. Adding a time removes
+    /// the times that are too old to count.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     pub(crate) acted: VecDeque<u64>,
     /// Full names of the tools that have succeeded.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) completed: BTreeSet<String>,
-    /// Whether it was given untrusted text.
+    /// Whether the session received untrusted text.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) untrusted: bool,
 }
@@ -36,7 +36,7 @@ pub(crate) struct SessionState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SessionApproval {
     by: String,
-    /// When it expires, in seconds of Unix time.
+    /// The expiry time, in seconds of Unix time.
     until: u64,
 }
 

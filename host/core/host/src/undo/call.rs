@@ -1,5 +1,5 @@
-//! Saves the changes of one call, undoes them if its command failed and the rules want that, and
-//! names files that it wrote and that other programs run later.
+//! Saves the changes of one call, and undoes them if its command failed and the rules require this.
+//! Also lists the written files that other programs run later.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use serde_json::Value;
 
 use super::store;
 
-/// Saves what the calls of a host change, by its configuration.
+/// Saves the changes of a host's calls according to its configuration.
 pub(crate) struct Undo {
     store: UndoStore,
-    /// `None`: what commands change isn't saved.
+    /// The rules for commands. `None` if the changes of commands aren't saved.
     commands: Option<CommandRules>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Undo {
 struct CommandRules {
     save: SaveRules,
     scope: Option<Scope>,
-    /// Which exit codes undo the changes. `None`: none.
+    /// The exit codes that undo the changes. `None` if no exit code does.
     rollback: Option<Vec<i32>>,
     /// Where `snapshot_required` and `auto_rollback` are set.
     places: [String; 2],
@@ -37,7 +37,7 @@ struct CommandRules {
     table: OwnTable,
 }
 
-/// Saves what one call changes.
+/// Saves the changes of one call.
 pub(crate) struct CallJournal {
     journal: Arc<Journal>,
     about: UndoEntry,
@@ -48,13 +48,13 @@ pub(crate) struct CallJournal {
 /// The outcome for the changes of a call.
 #[derive(Default)]
 pub(crate) struct CallChanges {
-    /// The saved part of them. `None`: the call changed nothing.
+    /// The saved part of the changes. `None` if the call changed nothing.
     pub(crate) saved: Option<SavedChanges>,
     /// A change that was refused because the old state couldn't be saved.
     pub(crate) refused: Option<(PathBuf, String)>,
-    /// The automatic undo, if there was one: the number of paths.
+    /// The number of paths that the automatic undo restored. `None` if there was no automatic undo.
     pub(crate) undone: Option<Result<usize, UndoError>>,
-    /// Files that its commands wrote and that run later, outside of the sandbox.
+    /// Files that the call's commands wrote and that run later outside of the sandbox.
     planted: Vec<PathBuf>,
     /// Whether the call relies on undo, and changes more than can be saved.
     is_over: bool,
@@ -94,8 +94,9 @@ impl Undo {
         Ok(Some(Self { store: undo_store, commands: Some(commands) }))
     }
 
-    /// Makes the journal of a call. Returns `None` if the call can't change anything. `turn`: the
-    /// turn of the agent. `relies`: the call may run only because it can be undone.
+    /// Makes the journal of a call. Returns `None` if the call can't change anything. `turn` is the
+    /// turn of the agent. `relies` means that the call may run only because its changes can be
+    /// undone.
     pub(crate) fn journal(
         &self,
         context: &CallContext,
@@ -117,8 +118,8 @@ impl Undo {
         Some(CallJournal { journal, about, commands, relies })
     }
 
-    /// Ends the journal of a call. Undoes the call if its command failed and the rules want that,
-    /// or if the call relies on undo and a change of it couldn't be saved.
+    /// Ends the journal of a call. Undoes the changes if the command failed and the rules require
+    /// this. Also undoes them if the call relies on undo and a change couldn't be saved.
     pub(crate) async fn finish(&self, call: CallJournal, report: &Report) -> CallChanges {
         if !call.journal.has_changes() {
             return call.unchanged();
@@ -131,7 +132,7 @@ impl Undo {
         finishing.await.unwrap_or_default()
     }
 
-    /// Ends the journal like [`finish`](Self::finish), for a command that went on after its call.
+    /// Ends the journal like [`finish`](Self::finish), for a command that continued after its call.
     /// Blocks.
     pub(crate) fn finish_job(&self, call: CallJournal, code: Option<i32>) -> CallChanges {
         if !call.journal.has_changes() {
@@ -150,8 +151,8 @@ impl Undo {
     }
 }
 
-/// Finds the files that a command wrote and that run later, and the folders that it moved to a
-/// place of such files.
+/// Finds files that a command wrote and that run later. Also finds folders that the command moved
+/// to a path of such files.
 fn find_planted(store: &UndoStore, call: &str, saved: &SavedChanges) -> Vec<PathBuf> {
     let has_package = saved.written.iter().any(|path| is_package(path));
     let plan = if has_package { store.plan(call).ok() } else { None };
@@ -198,7 +199,7 @@ impl CallJournal {
         CallChanges { refused, is_over, ..CallChanges::default() }
     }
 
-    /// Ends the journal. `undoes`: whether the exit code undoes the changes.
+    /// Ends the journal. `undoes` means that the exit code undoes the changes.
     fn finish(self, store: &UndoStore, code: Option<i32>, undoes: bool) -> CallChanges {
         let Self { journal, about, relies, .. } = self;
         let refused = journal.refused();
@@ -211,7 +212,7 @@ impl CallJournal {
             None
         };
         if is_over && matches!(undone, Some(Ok(_))) {
-            // The call may run once more.
+            // The call may run again.
             store.set_aside(&about.call);
         }
         let planted = match &saved {
@@ -228,21 +229,21 @@ impl CallJournal {
         Arc::clone(&self.journal) as _
     }
 
-    /// Returns the journal for a command that goes on after its call. If the call relies on undo, a
-    /// change that can't be saved is refused without a question, since the call is over.
+    /// Returns the journal for a command that continues after its call. If the call relies on undo,
+    /// a change that can't be saved is denied. Approval isn't possible because the call is over.
     pub(crate) fn for_job(self) -> Self {
         Self { relies: false, ..self }
     }
 
-    /// Returns the recorder of the changes that its commands make.
+    /// Returns the recorder for the changes by the call's commands.
     pub(crate) fn command_recorder(&self) -> Option<Arc<dyn ChangeRecorder>> {
         self.commands.as_ref().map(Arc::clone)
     }
 }
 
 impl CallChanges {
-    /// Returns the reason why the call needs approval to run if it relies on undo, and changes
-    /// something that can't be saved.
+    /// Returns the reason why the call needs approval. Approval is needed if the call relies on
+    /// undo and changes data that can't be saved.
     pub(crate) fn question(&self) -> Option<String> {
         if !self.is_over {
             return None;
@@ -274,7 +275,7 @@ impl CallChanges {
         }
     }
 
-    /// Makes the record of the automatic undo, if there was one.
+    /// Makes the audit record of the automatic undo, if there was one.
     pub(crate) fn rollback_record<'a>(
         &'a self,
         call: &'a str,

@@ -16,8 +16,8 @@ pub use toolhold_undo::{
     ChangeKind, SavedChanges, UndoChange, UndoConflict, UndoEntry, UndoError, UndoPlan, UndoStore,
 };
 
-/// Opens the store of the changes by the user's calls, of all programs of the user that use these
-/// folders.
+/// Opens the store of the changes by the user's calls. All programs of the user that use these
+/// folders share the store.
 pub fn store(config: &Config, folders: &Folders) -> UndoStore {
     let undo = config.values.tools.undo;
     let bounds = toolhold_undo::UndoLimits {

@@ -2,21 +2,22 @@
 
 use std::path::Path;
 
-/// Returns the command that installs a program which `npx` or `uvx` fetched, by the program's path.
-/// Returns `None` if the program isn't in a cache of `npx` or `uvx`.
+/// Returns the command that installs a program, if the program's path is in a cache of `npx` or
+/// `uvx`. Returns `None` for other paths.
 ///
-/// A client's configuration can't name such a program: the cache may be emptied. It can't name the
-/// package either, or whoever owns that name in the registry would decide what the client starts.
+/// A client's configuration can't name a program in a cache, because the cache may be emptied. The
+/// configuration can't name the package either, because the owner of that name in the registry
+/// could then decide which program the client starts.
 pub fn install_command(program: &Path) -> Option<&'static str> {
     let folders: Vec<&str> =
         program.parent()?.iter().filter_map(|folder| folder.to_str()).collect();
-    // npx: …/_npx/HASH/node_modules/PACKAGE/bin
+    // npx uses paths such as …/_npx/HASH/node_modules/PACKAGE/bin.
     if let Some(npx) = folders.iter().position(|folder| *folder == "_npx")
         && folders.get(npx + 2) == Some(&"node_modules")
     {
         return Some("npm install --global PACKAGE");
     }
-    // uvx: an environment of Python in a folder of uv's cache, …/archive-v0/HASH/bin
+    // uvx uses a Python environment in a folder of uv's cache: …/archive-v0/HASH/bin.
     let is_environment = program.ancestors().nth(2)?.join("pyvenv.cfg").is_file();
     if is_environment && folders.iter().any(|folder| is_cache_of_uv(folder)) {
         return Some("uv tool install PACKAGE");
@@ -24,7 +25,8 @@ pub fn install_command(program: &Path) -> Option<&'static str> {
     None
 }
 
-/// Checks whether a folder has the name of a folder in uv's cache: `archive-v0`, `environments-v2`.
+/// Checks whether a folder's name is the name of a folder in uv's cache, such as `archive-v0` or
+/// `environments-v2`.
 fn is_cache_of_uv(folder: &str) -> bool {
     let prefixes = ["archive-v", "environments-v"];
     let version = prefixes.iter().find_map(|prefix| folder.strip_prefix(*prefix));

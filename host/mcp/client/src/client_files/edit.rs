@@ -1,7 +1,6 @@
-//! Adds a server to the text of an MCP client's file, or takes servers out, and changes nothing
-//! else.
+//! Adds a server to the text of an MCP client's file, or removes servers, and changes nothing else.
 //!
-//! The new text is parsed again and must equal the old content plus that one server; otherwise the
+//! The new text is parsed again, and its content must equal the expected content. Otherwise the
 //! change is refused.
 
 use jsonc_parser::cst::{CstInputValue, CstObject};
@@ -17,11 +16,11 @@ use crate::client_files::values::{json_values, parse_json, toml_values};
 const TRANSPORT_FIELDS: [&str; 8] =
     ["type", "command", "args", "url", "serverUrl", "httpUrl", "headers", "bearer_token_env_var"];
 
-/// Adds a server to the text of a file, or changes the server of this name. Returns the new text.
+/// Adds a server to the text of a file, or changes the server with this name. Returns the new text.
 ///
 /// # Errors
 ///
-/// The obstacle, with its line.
+/// Returns the obstacle, with its line.
 pub fn edit(
     format: Format,
     before: &str,
@@ -71,11 +70,11 @@ fn edit_json(
     }
 }
 
-/// Removes the servers of these names from the text of a file. Returns the new text.
+/// Removes the servers with these names from the text of a file. Returns the new text.
 ///
 /// # Errors
 ///
-/// The obstacle, with its line.
+/// Returns the obstacle, with its line.
 pub fn without(
     format: Format,
     before: &str,
@@ -120,7 +119,7 @@ fn change_json(old_entry: &CstObject, entry: &Value) {
     }
 }
 
-/// Returns the expected content of a file. Returns `None` if a value that must be an object isn't
+/// Returns the expected content of a file. Returns `None` if a value isn't an object but must be
 /// one.
 fn with_server(mut values: Value, table: &str, name: &str, entry: &Value) -> Option<Value> {
     let root = values.as_object_mut()?;
@@ -194,8 +193,8 @@ fn edit_toml(
     }
 }
 
-/// Returns the text above a new table at the end of a document: the comments that are at the end
-/// now.
+/// Returns the text above a new table at the end of a document. The text consists of the comments
+/// at the current end.
 pub(crate) fn new_table_prefix(document: &DocumentMut) -> String {
     match document.trailing().as_str().unwrap_or_default().trim_end() {
         "" if document.is_empty() => String::new(),

@@ -22,7 +22,7 @@ pub enum ClientFileError {
     /// A value of the TOML text has no form in JSON.
     #[error(transparent)]
     Value(#[from] serde_json::Error),
-    /// A value that has to be an object isn't one.
+    /// A value isn't an object but must be one.
     #[error("the file, or `{table}` in it, isn't an object")]
     NotAnObject {
         /// The table of the servers.
@@ -49,7 +49,7 @@ pub enum ClientFileError {
     /// Servers can't be taken out.
     #[error("removing {what} from `{table}` would also change something else")]
     TakeOut {
-        /// The word for them.
+        /// The word for these items.
         what: &'static str,
         /// The table of the servers.
         table: String,

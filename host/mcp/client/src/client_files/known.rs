@@ -1,5 +1,5 @@
-//! The known MCP clients: where each stores its servers, and in which form. From their own
-//! documentation.
+//! The known MCP clients: where each stores its servers, and in which format. The facts come from
+//! the documentation of the clients.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ pub enum ServerConfig {
     Stdio {
         /// The program.
         program: String,
-        /// Its arguments.
+        /// The arguments of the program.
         arguments: Vec<String>,
     },
-    /// A running server. Its token is in an environment variable of the client; without one, the
-    /// client gets its own from an authorization server.
+    /// A running server. The server's token is in an environment variable of the client. Without a
+    /// token, the client gets one from an authorization server.
     Http {
-        /// Its address.
+        /// The URL of the server.
         url: String,
         /// The variable with the token.
         variable: Option<String>,
@@ -27,37 +27,37 @@ pub enum ServerConfig {
 
 /// A client.
 pub struct Client {
-    /// Its name on Toolhold's command line.
+    /// The client's name on Toolhold's command line.
     pub name: &'static str,
-    /// Its name for people.
+    /// The client's name for people.
     pub title: &'static str,
     /// Its program, if its users start it in a shell.
     pub program: Option<&'static str>,
     user: User,
-    /// Its file in a project.
+    /// The client's file in a project.
     pub project: Option<&'static str>,
-    /// The format of its files.
+    /// The format of the client's files.
     pub format: Format,
     /// The table of the servers.
     pub table: &'static str,
     words: Words,
 }
 
-/// Where a client stores the settings for all projects of its user.
+/// The place of the settings for all projects of a user.
 enum User {
     Home(&'static str),
     /// In the folder of `XDG_CONFIG_HOME`, otherwise `~/.config`.
     Config(&'static str),
     /// In the folder of the variable, otherwise below the home folder.
     Variable(&'static str, &'static str, &'static str),
-    /// In this file of the home folder, which only the client itself writes.
+    /// A file in the home folder that only the client itself writes.
     Command(&'static str),
 }
 
 /// The format of a client's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// JSON, with the comments and trailing commas that most of them take.
+    /// JSON with comments and trailing commas. Most clients accept both.
     Json,
     /// TOML.
     Toml,
@@ -65,9 +65,10 @@ pub enum Format {
 
 /// The form in which a client names a server.
 enum Words {
-    /// `command` and `args`; over HTTP `url` and `headers`, with the token's variable in this form.
+    /// `command` and `args`, or `url` and `headers` over HTTP. The function formats the variable of
+    /// the token.
     Plain(Option<fn(&str) -> String>),
-    /// The plain fields, with this `type`; over HTTP, the type is `http`.
+    /// The plain fields and this `type`. Over HTTP, the type is `http`.
     Typed(&'static str, fn(&str) -> String),
     Windsurf,
     Gemini,
@@ -81,7 +82,7 @@ fn braces(variable: &str) -> String {
     format!("${{{variable}}}")
 }
 
-/// Formats `${env:NAME}`.
+/// Formats a variable as `${env:NAME}`.
 fn of_environment(variable: &str) -> String {
     format!("${{env:{variable}}}")
 }
@@ -200,7 +201,7 @@ pub const CLIENTS: [Client; 11] = [
     },
 ];
 
-/// The obstacle to finding a client's file, or to writing a server into it.
+/// The reason why a client's file can't be found, or why a server can't be written into it.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The folder of the user's files isn't known.
@@ -223,7 +224,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The folder of the user's files isn't known.
+    /// Returns an error if the folder of the user's files isn't known.
     pub fn user_file(&self) -> Result<Option<PathBuf>, ClientError> {
         let file = match self.user {
             User::Home(file) => home()?.join(file),
@@ -234,12 +235,12 @@ impl Client {
         Ok(Some(file))
     }
 
-    /// Returns the file with the user's servers, to be read. Returns `None` if there is no home
+    /// Returns the file with the user's servers for reading. Returns `None` if there is no home
     /// folder.
     ///
     /// # Errors
     ///
-    /// The folder of the user's files isn't known.
+    /// Returns an error if the folder of the user's files isn't known.
     pub fn read_file(&self) -> Result<Option<PathBuf>, ClientError> {
         let User::Command(file) = self.user else { return self.user_file() };
         Ok(folder("HOME").map(|home| home.join(file)))
@@ -256,7 +257,8 @@ impl Client {
         Ok(here.join(file))
     }
 
-    /// Checks whether the client connects to servers over HTTP with a token that isn't in its file.
+    /// Checks whether the client can connect to servers over HTTP with a token that isn't in its
+    /// file.
     pub fn takes_http(&self) -> bool {
         !matches!(self.words, Words::Plain(None))
     }
@@ -391,7 +393,8 @@ fn home() -> Result<PathBuf, ClientError> {
     folder("HOME").ok_or(ClientError::NoHome)
 }
 
-/// Returns the folder in a variable, or else the folder `below` the home folder.
+/// Returns the folder that a variable names. Without the variable, returns the folder `below` the
+/// home folder.
 fn folder_or(variable: &str, below: &str) -> Result<PathBuf, ClientError> {
     match folder(variable) {
         Some(folder) => Ok(folder),
@@ -399,7 +402,7 @@ fn folder_or(variable: &str, below: &str) -> Result<PathBuf, ClientError> {
     }
 }
 
-/// Returns the folder in a variable. Returns `None` if the variable isn't an absolute path.
+/// Returns the folder that a variable names. Returns `None` if the variable isn't an absolute path.
 fn folder(variable: &str) -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os(variable)?);
     folder.is_absolute().then_some(folder)

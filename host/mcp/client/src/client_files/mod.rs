@@ -1,5 +1,4 @@
-//! The files in which MCP clients such as editors keep their servers: how they are read and
-//! changed.
+//! Reads and changes the files in which MCP clients, such as editors, store their servers.
 
 mod cached;
 mod change;

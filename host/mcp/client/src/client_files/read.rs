@@ -8,10 +8,10 @@ use crate::client_files::error::ClientFileError;
 use crate::client_files::known::{Client, Format};
 use crate::client_files::values::{json_values, toml_values};
 
-/// Most servers that are read of one file.
+/// Most servers that are read from one file.
 const MAX_SERVERS: usize = 256;
 
-/// A server as a client's file names it.
+/// A server as described in a client's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamedServer {
     /// A program.
@@ -25,9 +25,9 @@ pub enum NamedServer {
     Url {
         /// The address.
         url: String,
-        /// Headers of its requests.
+        /// Headers for requests to the server.
         headers: BTreeMap<String, String>,
-        /// The variable with its bearer token.
+        /// The variable that contains the bearer token.
         token_variable: Option<String>,
     },
 }
@@ -35,15 +35,15 @@ pub enum NamedServer {
 /// The entry of a server in a client's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerEntry {
-    /// How it is reached.
+    /// How the client reaches the server.
     pub server: NamedServer,
-    /// Whether the client uses it: people switch servers off without removing them.
+    /// Whether the client uses the server. People can disable servers without removing them.
     pub is_enabled: bool,
-    /// The keys of its other settings.
+    /// The keys of the other settings.
     pub further: Vec<String>,
 }
 
-/// A server of a client's file, or why it can't be used elsewhere.
+/// A server in a client's file, or the reason why the server can't be used elsewhere.
 pub type ReadServer = Result<ServerEntry, EntryError>;
 
 /// The reason against using a server of a client's file elsewhere.
@@ -70,7 +70,7 @@ pub enum EntryError {
 ///
 /// # Errors
 ///
-/// The text isn't in the client's format, with the line.
+/// Returns an error with the line if the text isn't in the client's format.
 pub fn servers(client: &Client, text: &str) -> Result<Vec<(String, ReadServer)>, ClientFileError> {
     let all = match client.format {
         Format::Json => json_values(text)?,
@@ -90,7 +90,7 @@ pub fn servers(client: &Client, text: &str) -> Result<Vec<(String, ReadServer)>,
 /// Reads a server of Gemini CLI or Qwen Code. `lists` has the names of the servers that the client excludes or
 /// allows.
 fn read_gemini_server(name: &str, entry: &Value, lists: &Value) -> ReadServer {
-    // In such a file, streamable HTTP is `httpUrl`, or has its type.
+    // In this format, streamable HTTP has the key `httpUrl` or the type `http`.
     let is_streamable = entry["httpUrl"] != Value::Null || entry["type"] == "http";
     if entry["url"].is_string() && !is_streamable {
         return Err(EntryError::OldTransport);
@@ -115,7 +115,7 @@ fn read_server(entry: &Value) -> ReadServer {
     let url_key = ["httpUrl", "serverUrl", "url"].into_iter().find(|key| entry[key].is_string());
     let (server, keys) = match url_key {
         Some(key) => (url_server(entry, key)?, [key, "headers", "bearer_token_env_var"]),
-        // The form of Zed's extensions: `{"command": {"path", "args", "env"}}`.
+        // Zed's extensions use this form: `{"command": {"path", "args", "env"}}`.
         None if entry["command"].is_object() => return read_nested_server(entry),
         None => {
             let has_environment = !entry["environment"].is_null();
@@ -196,7 +196,7 @@ fn is_usual(key: &str, value: &Value) -> bool {
     }
 }
 
-/// Reads texts by their names. Numbers and booleans become texts.
+/// Reads strings by name. Numbers and booleans are converted to strings.
 fn texts(value: &Value) -> Result<BTreeMap<String, String>, EntryError> {
     let mut texts = BTreeMap::new();
     for (name, value) in value.as_object().into_iter().flatten() {
@@ -210,8 +210,8 @@ fn texts(value: &Value) -> Result<BTreeMap<String, String>, EntryError> {
     Ok(texts)
 }
 
-/// Returns the variable of the environment that a text stands for: `${NAME}`, `${env:NAME}` or
-/// `{env:NAME}`. Returns `None` for another text.
+/// Returns the environment variable that a string refers to: `${NAME}`, `${env:NAME}` or
+/// `{env:NAME}`. Returns `None` for other strings.
 pub fn variable(text: &str) -> Option<&str> {
     let inner = text.strip_prefix('$').unwrap_or(text).strip_prefix('{')?.strip_suffix('}')?;
     let name = match inner.strip_prefix("env:") {

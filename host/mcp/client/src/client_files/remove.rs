@@ -1,4 +1,4 @@
-//! Takes tables out of the text of an MCP client's TOML file, and leaves the rest as it is.
+//! Removes tables from the text of an MCP client's TOML file, and changes nothing else.
 
 use std::ops::RangeInclusive;
 
@@ -8,12 +8,13 @@ use toml_edit::{Document, DocumentMut, Item, Table, TableLike, TomlError};
 use crate::client_files::error::ClientFileError;
 use crate::client_files::values::toml_values;
 
-/// Removes the tables of these names in the table at `path` from a text. The comment directly above
-/// a table is removed too, but not a comment that an empty line follows. Returns the new text.
+/// Removes the tables with these names in the table at `path` from a text. The comment directly
+/// above a table is removed too, unless an empty line follows the comment. Returns the new text.
 ///
 /// # Errors
 ///
-/// The text isn't TOML, with the line; or other values would change.
+/// Returns an error with the line if the text isn't TOML. Also returns an error if other values
+/// would change.
 pub fn without_tables(
     before: &str,
     path: &[&str],
@@ -33,7 +34,7 @@ pub fn without_tables(
     if has_values(&without_lines, &expected, path) {
         return Ok(without_lines);
     }
-    // Several tables are in one line.
+    // Here several tables are in one line.
     let without_values = remove_values(before, path, names)?;
     if has_values(&without_values, &expected, path) {
         return Ok(without_values);
@@ -48,7 +49,7 @@ fn has_values(text: &str, expected: &Value, path: &[&str]) -> bool {
     values == *expected
 }
 
-/// Removes empty tables at `path`: an implicit table ends with its last entry.
+/// Removes empty tables at `path`, because an implicit table ends with its last entry.
 fn remove_empty_tables(values: &mut Value, path: &[&str]) {
     let Some((key, inner_path)) = path.split_first() else { return };
     let Some(object) = values.as_object_mut() else { return };
@@ -60,7 +61,7 @@ fn remove_empty_tables(values: &mut Value, path: &[&str]) {
     }
 }
 
-/// Removes the tables by their values, which doesn't remove the comments above them.
+/// Removes the tables by their values. The comments above the tables remain.
 fn remove_values(before: &str, path: &[&str], names: &[String]) -> Result<String, TomlError> {
     let mut document: DocumentMut = before.parse()?;
     let mut table: Option<&mut dyn TableLike> = Some(document.as_table_mut());
@@ -105,8 +106,8 @@ fn remove_lines(before: &str, path: &[&str], names: &[String]) -> Result<String,
     Ok(kept.map(|(line, _)| *line).collect())
 }
 
-/// Marks an empty line above removed lines as removed if an empty line is also below them, since
-/// two empty lines would be left.
+/// Marks an empty line above removed lines as removed if an empty line is also below them.
+/// Otherwise there would be two empty lines.
 fn mark_double_empty_lines(lines: &[&str], is_removed: &mut [bool]) {
     for at in (0..lines.len()).rev() {
         let mut next_kept = at + 1;
@@ -125,7 +126,8 @@ fn is_empty_line(lines: &[&str], at: usize) -> bool {
     lines.get(at).is_none_or(|line| line.trim().is_empty())
 }
 
-/// Finds the lines of an entry: the lines of each of its tables, and of each value elsewhere.
+/// Finds the lines of an entry. For a table these are the lines of its parts, and for other items
+/// the lines of each value.
 fn find_lines(item: &Item, text: &str, ranges: &mut Vec<RangeInclusive<usize>>) {
     match item {
         Item::None => {}
@@ -145,7 +147,8 @@ fn find_lines(item: &Item, text: &str, ranges: &mut Vec<RangeInclusive<usize>>) 
 }
 
 fn find_table_lines(table: &Table, text: &str, ranges: &mut Vec<RangeInclusive<usize>>) {
-    // The values below the table's head, and the tables with heads of their own.
+    // The body contains the values below the table's header. Tables with their own headers are
+    // separate.
     let mut body = Vec::new();
     let mut inner_tables = Vec::new();
     for (_, item) in table {
@@ -158,7 +161,7 @@ fn find_table_lines(table: &Table, text: &str, ranges: &mut Vec<RangeInclusive<u
     }
 
     match table.span() {
-        // From the table's head to its last value.
+        // The range goes from the table's header to its last value.
         Some(head) if !head.is_empty() && !table.is_implicit() && !table.is_dotted() => {
             let start = line_of(text, head.start);
             let head_end = line_of(text, head.end - 1);

@@ -12,7 +12,7 @@ pub(crate) fn json_values(text: &str) -> Result<Value, ClientFileError> {
     Ok(root.to_serde_value().unwrap_or_else(|| Value::Object(Map::new())))
 }
 
-/// Parses JSON. Of its extensions, only comments and trailing commas are valid.
+/// Parses JSON. The only valid extensions are comments and trailing commas.
 pub(crate) fn parse_json(text: &str) -> Result<CstRootNode, ClientFileError> {
     let options = ParseOptions {
         allow_comments: true,

@@ -1,4 +1,4 @@
-//! Runs npm and uv in the server's sandbox: resolves, fetches and removes its packages.
+//! Runs npm and uv in the server's sandbox to resolve, fetch and remove the server's packages.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -19,19 +19,20 @@ use super::line::{Line, Manager, npm_name};
 use super::lock::{self, LockError};
 use crate::pins::digest;
 
-/// Time for one run of a package manager.
+/// Time limit for one run of a package manager.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Most bytes of a lock, and of another file that a package manager writes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Bytes of what a package manager says of an error that are kept.
+/// Bytes of a package manager's error text that are stored.
 const MAX_COMPLAINT: usize = 2 * 1024;
 
-/// The file that marks a folder in which all packages were fetched.
+/// The file that marks a folder as complete: all its packages were fetched.
 const COMPLETE: &str = "complete";
 
-/// The folder of the package manager's cache, below that of the packages. Removed afterwards.
+/// The folder of the package manager's cache, in the folder of the packages. The cache is removed
+/// after the fetch.
 const CACHE: &str = ".cache";
 
 const PACKAGE: &str = "package.json";
@@ -65,13 +66,13 @@ pub(crate) enum PackageError {
     UnclearProgram(String),
 }
 
-/// Resolves the packages that a command line fetches now. Returns the lock: each package with the
-/// digest of its archive. Fetches no packages of npm, and only those of Python whose dependencies
-/// can't be known otherwise. Blocks, for minutes perhaps.
+/// Resolves the packages that a command line fetches now. Returns the lock, which contains each
+/// package with the digest of its archive. Fetches no npm packages. Fetches Python packages only if
+/// their dependencies can't be known otherwise. Blocks, in some cases for minutes.
 ///
 /// # Errors
 ///
-/// The package manager fails, or can't pin everything.
+/// Returns an error if the package manager fails or can't pin all packages.
 pub(crate) fn resolve(
     line: &Line,
     places: ServerPlaces,
@@ -112,20 +113,21 @@ fn python_options(line: &Line) -> Vec<String> {
     }
 }
 
-/// The packages of a lock, and the program among them that a command line means.
+/// The packages of a lock, and the program in them that a command line runs.
 pub(crate) struct Fetched {
-    /// Where they are.
+    /// The folder of the packages.
     pub(crate) folder: PathBuf,
     /// The program.
     pub(crate) program: PathBuf,
 }
 
-/// Fetches the packages of a lock into `folder`, unless they are there. The package manager refuses
-/// archives with other digests. Blocks, for minutes perhaps.
+/// Fetches the packages of a lock into `folder`, unless the folder is complete. The package manager
+/// refuses archives with other digests. Blocks, in some cases for minutes.
 ///
 /// # Errors
 ///
-/// The package manager fails, or the packages lack the program; or the error of `places`.
+/// Returns an error if the package manager fails, or if the packages don't contain the program.
+/// Also returns the error of `places`.
 pub(crate) fn fetch<E: From<PackageError>>(
     line: &Line,
     lock: &str,
@@ -147,7 +149,7 @@ pub(crate) fn fetch<E: From<PackageError>>(
     Ok(Fetched { folder: place, program })
 }
 
-/// Removes the packages of a server, except for the packages of the lock `kept`. Blocks.
+/// Removes the packages of a server except for the packages of the lock `kept`. Blocks.
 pub fn forget(folder: &Path, kept: Option<&str>) {
     let kept_name = kept.map(|lock| digest(lock)[..32].to_owned());
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -218,8 +220,8 @@ fn find_program(line: &Line, place: &Path) -> Result<PathBuf, PackageError> {
     Err(PackageError::NoProgram(neutral_line(cut(&name, 128))))
 }
 
-/// Chooses the program of a package as `npx` does: the program with the package's name, or the only
-/// program.
+/// Chooses the program of a package in the same way as `npx`: the program with the package's name,
+/// or the only program.
 fn npm_program(package: &str, programs: &Value) -> Result<String, PackageError> {
     let own = package.rsplit('/').next().unwrap_or(package);
     match programs {
@@ -247,13 +249,13 @@ impl<'r> Run<'r> {
             ("npm_config_cache", cache.as_str()),
             ("npm_config_update_notifier", "false"),
             ("npm_config_fund", "false"),
-            // By default it tries a wrong archive again for a minute.
+            // By default npm retries a wrong archive for a minute.
             ("npm_config_fetch_retries", "2"),
             ("npm_config_fetch_retry_mintimeout", "200"),
             ("npm_config_fetch_retry_maxtimeout", "2000"),
             ("UV_CACHE_DIR", cache.as_str()),
             ("UV_NO_PROGRESS", "1"),
-            // An authority of the organisation counts for it as for npm.
+            // Certificate authorities of an organisation are valid for uv as they are for npm.
             ("UV_SYSTEM_CERTS", "1"),
         ];
         places.environment.retain(|(name, _)| own.iter().all(|(known, _)| name != known));
@@ -262,7 +264,7 @@ impl<'r> Run<'r> {
         Self { places, folder }
     }
 
-    /// Runs the package manager of a line until it ends, with these words and options.
+    /// Runs the package manager of a command line with these words and options until it ends.
     fn manager(
         &mut self,
         line: &Line,
@@ -277,7 +279,8 @@ impl<'r> Run<'r> {
             arguments,
             environment: self.places.environment.clone(),
             directory: self.folder.to_owned(),
-            // It has to fetch. The server itself reaches the network only if that is granted.
+            // The package manager must fetch packages. The server itself gets the network only with
+            // a grant.
             network: true,
             path_rules: None,
             changes: None,
@@ -306,7 +309,8 @@ impl<'r> Run<'r> {
     }
 }
 
-/// Reads a file that a package manager wrote. A link isn't followed, since it could lead elsewhere.
+/// Reads a file that a package manager wrote. A link isn't followed, because it could lead to
+/// another folder.
 fn read(path: &Path) -> Result<String, PackageError> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
     let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path);
@@ -322,7 +326,7 @@ fn read(path: &Path) -> Result<String, PackageError> {
 /// Writes a file that doesn't exist yet.
 fn write(folder: &Path, name: &str, text: &str) -> Result<(), PackageError> {
     let path = folder.join(name);
-    // A package manager may have put a link there.
+    // A package manager may have created a link at this path.
     let file = OpenOptions::new().write(true).create_new(true).open(&path);
     let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(at(&path))
@@ -335,7 +339,7 @@ fn remove(path: &Path) -> Result<(), PackageError> {
     }
 }
 
-/// Returns a function for `map_err`, which adds the path to an I/O error.
+/// Returns a function for `map_err` that adds the path to an I/O error.
 fn at(path: &Path) -> impl FnOnce(io::Error) -> PackageError {
     move |error| PackageError::Io { path: path.to_owned(), error }
 }

@@ -1,4 +1,4 @@
-//! Reads the packages of a server's lock, and refuses one that isn't pinned by digest.
+//! Reads the packages of a server's lock, and refuses packages that aren't pinned by digest.
 
 use std::collections::BTreeMap;
 
@@ -24,11 +24,11 @@ pub(crate) enum LockError {
     Unpinned(String),
 }
 
-/// Checks that a lock pins everything that it names by the digest of an archive.
+/// Checks that a lock pins each of its packages by the digest of an archive.
 ///
 /// # Errors
 ///
-/// A package isn't pinned, or the lock has no packages.
+/// Returns an error if a package isn't pinned, or if the lock has no packages.
 pub(super) fn check(manager: Manager, lock: &str) -> Result<(), LockError> {
     let packages = locked_packages(manager, lock);
     if packages.is_empty() {
@@ -83,14 +83,13 @@ fn npm_packages(lock: &str) -> Vec<LockedPackage> {
     packages
 }
 
-/// Checks whether nobody can make another archive with this digest. Old packages have a digest of
-/// SHA-1, which isn't strong.
+/// Checks whether a digest is collision-resistant. Old packages have SHA-1 digests, which are not.
 fn is_strong(digest: &str) -> bool {
     ["sha256-", "sha384-", "sha512-"].iter().any(|kind| digest.starts_with(kind))
 }
 
 fn uv_packages(lock: &str) -> Vec<LockedPackage> {
-    // A package starts at the first column; its hashes follow on lines of their own.
+    // A package starts in the first column. The package's hashes follow on separate lines.
     let mut packages: Vec<LockedPackage> = Vec::new();
     for line in lock.lines() {
         let text = line.trim().trim_end_matches('\\').trim();

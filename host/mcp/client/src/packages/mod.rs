@@ -1,5 +1,6 @@
-//! The packages that `npx` and `uvx` would fetch: resolved once, pinned with the digest of each
-//! archive, and fetched into a folder of the server's own that it can't write.
+//! The packages that `npx` and `uvx` would fetch. The packages are resolved once and pinned by the
+//! digest of each archive. They are fetched into a separate folder of the server, and the server
+//! can't write to this folder.
 
 mod fetched;
 mod line;

@@ -1,4 +1,4 @@
-//! Authenticates callers over HTTP: by the server's own token, or by tokens of an authorization
+//! Authenticates callers over HTTP with the server's own token or with tokens of an authorization
 //! server.
 
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ const LEEWAY: u64 = 60;
 
 /// How callers are authenticated.
 pub(super) enum Access {
-    /// No authentication: only the user who runs the server can connect.
+    /// No authentication. Only the user who runs the server can connect.
     Anyone,
     /// The server's own token, compared by a keyed hash with a random key of this process.
     Token(Box<(hmac::Key, hmac::Tag)>),
@@ -54,7 +54,7 @@ pub(super) struct Tokens {
     issuer: String,
     audience: String,
     scope: String,
-    /// The first caller, whose workspace it is, unless it is shared.
+    /// The first caller, who owns the workspace. `None` if the workspace is shared.
     owner: Option<OnceLock<Arc<str>>>,
     /// The data that a client needs to get a token.
     metadata: Value,
@@ -62,7 +62,7 @@ pub(super) struct Tokens {
     metadata_url: String,
 }
 
-/// The refusal of a caller: the message, and what the caller can try.
+/// The refusal of a caller: the message, and steps that the caller can try.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) status: StatusCode,
@@ -74,7 +74,7 @@ pub(super) struct Refused {
 #[derive(Deserialize)]
 struct Claims {
     sub: String,
-    /// The key whose owner alone may use the token (RFC 7800).
+    /// The key of the token (RFC 7800). Only the owner of this key may use the token.
     #[serde(default)]
     cnf: Option<Value>,
     #[serde(default)]
@@ -85,20 +85,20 @@ struct Claims {
 }
 
 impl Access {
-    /// Loads the server's own token. Also returns its file.
+    /// Loads the server's own token. Also returns the token's file.
     ///
     /// # Errors
     ///
-    /// The token can't be read or created.
+    /// Returns an error if the token can't be read or created.
     pub(super) fn token(folders: &Folders) -> Result<(Self, PathBuf), ServeError> {
         Self::load_or_make(folders, TOKEN)
     }
 
-    /// Loads the token for metrics, which allows no calls.
+    /// Loads the token for metrics. This token allows no calls.
     ///
     /// # Errors
     ///
-    /// The token can't be read or created.
+    /// Returns an error if the token can't be read or created.
     pub(super) fn metrics_token(folders: &Folders) -> Result<Self, ServeError> {
         Ok(Self::load_or_make(folders, METRICS_TOKEN)?.0)
     }
@@ -142,7 +142,7 @@ impl Access {
         })))
     }
 
-    /// Returns the metadata about where to get tokens (RFC 9728). Returns `None` without an
+    /// Returns the metadata that says where to get tokens (RFC 9728). Returns `None` without an
     /// authorization server.
     pub(super) fn metadata(&self) -> Option<&Value> {
         match self {
@@ -212,8 +212,8 @@ impl Tokens {
             return Err(invalid(&metadata, "its `sub` isn't a name"));
         }
 
-        // The name is a part of a session's name. Two callers, also of two issuers, never have the
-        // same name.
+        // The caller's name is a part of a session's name, so two callers must not have the same
+        // name. This includes callers of two issuers.
         let caller: Arc<str> = json!([self.issuer, claims.sub]).to_string().into();
         if let Some(owner) = &self.owner
             && *owner.get_or_init(|| Arc::clone(&caller)) != caller
@@ -227,7 +227,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// The token isn't valid, with the reason.
+    /// Returns the reason if the token isn't valid.
     async fn claims(&self, token: &str) -> Result<Claims, &'static str> {
         let header = decode_header(token).map_err(|_| "it isn't a JSON Web Token")?;
         if !ALGORITHMS.contains(&header.alg) {
@@ -246,7 +246,7 @@ impl Tokens {
             }
         }
         let claims = claims.ok_or(why)?;
-        // The caller doesn't prove here that it has the key.
+        // The caller doesn't prove that it has the key.
         let is_dpop = header.typ.is_some_and(|typ| typ.to_ascii_lowercase().contains("dpop"));
         if is_dpop || claims.cnf.is_some() {
             return Err("it is bound to a key (`cnf`, DPoP), but only bearer tokens are accepted");
@@ -276,8 +276,7 @@ impl Claims {
     }
 }
 
-/// Returns the token of a request. Returns `None` if the request doesn't have exactly one valid
-/// token.
+/// Returns the token of a request. Returns `None` unless the request has exactly one valid token.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next()?.to_str().ok()?;
@@ -290,8 +289,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     if has_length && scheme.eq_ignore_ascii_case("bearer") { Some(token) } else { None }
 }
 
-/// Makes the refusal of a second caller. All callers would read and write the same files, with the
-/// same rights.
+/// Makes the refusal of a second caller. Without the refusal, all callers would read and write the
+/// same files with the same rights.
 fn another_caller() -> Refused {
     Refused {
         status: StatusCode::FORBIDDEN,

@@ -1,5 +1,5 @@
-//! Handles an HTTP request: refuses other hosts and origins, authenticates the caller, checks the
-//! limits, and passes it to the protocol.
+//! Handles an HTTP request. Refuses other hosts and origins, authenticates the caller, checks the
+//! limits, and passes the request to the protocol.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -55,7 +55,7 @@ const BODY: Duration = Duration::from_secs(30);
 /// KiB of bodies at a time, over all callers.
 const BODIES: u32 = 64 << 10;
 
-/// Open requests at a time: as many as connections.
+/// Open requests at a time. Equals the number of connections.
 const UNANSWERED: u32 = 65_536;
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
@@ -69,7 +69,7 @@ pub(super) struct Answering {
     metrics_access: Access,
     callers: Callers,
     bodies: Arc<Semaphore>,
-    /// Requests whose responses aren't sent yet.
+    /// Limits requests whose responses aren't sent yet.
     unanswered: Arc<Semaphore>,
     max_body: usize,
     origins: Vec<String>,
@@ -137,7 +137,7 @@ impl Answering {
     /// Handles a request.
     pub(super) async fn answer(&self, request: Request<Incoming>, visitor: &Newcomer) -> Answer {
         let origin = request.headers().get(ORIGIN).cloned();
-        // The comparison is exact, since browsers send one form. The protocol's crate is less
+        // The comparison is exact because browsers send one form. The protocol's crate is less
         // strict.
         let mut origins = request.headers().get_all(ORIGIN).iter();
         if !origins.all(|origin| self.allows_origin(origin)) {
@@ -304,7 +304,7 @@ impl Answering {
         if is_end && answer.status() == StatusCode::ACCEPTED {
             *answer.status_mut() = StatusCode::OK;
         }
-        // The media type is right: the message can't be read.
+        // The media type is valid here, so the cause is that the message can't be read.
         if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             return Err(parse_error(&body));
         }
@@ -323,8 +323,8 @@ impl Answering {
         Ok(answer.map(|body| HeldBody { body, _place: place, _unanswered: unanswered }.boxed()))
     }
 
-    /// Uses or opens a caller's connection. If there are too many, the least recently used one is
-    /// closed. It is on disk and continues when its client comes back.
+    /// Marks a caller's connection as used. If there are too many connections, the least recently
+    /// used one is closed. A closed connection is on disk and continues when its client returns.
     async fn mark_used(&self, id: &str, caller: &Caller) {
         let mut connections = caller.connections.lock().await;
         connections.retain(|known| &**known != id);
@@ -336,7 +336,7 @@ impl Answering {
         connections.push(id.to_owned().into());
     }
 
-    /// Opens the sealed ID of a request's connection, and puts the ID into the header. Returns
+    /// Opens the sealed ID of a request's connection, and writes the ID into the header. Returns
     /// `None` if the request has no connection.
     fn connection(
         &self,
@@ -355,7 +355,7 @@ impl Answering {
         Ok(Some(id))
     }
 
-    /// Reads the body of a request once there is room for it.
+    /// Reads the body of a request after the memory for it is reserved.
     async fn body(&self, body: Incoming, place: &CallerPlace) -> Result<Bytes, Answer> {
         if let Some(size) = body.size_hint().upper()
             && usize::try_from(size).unwrap_or(usize::MAX) > self.max_body
@@ -368,8 +368,8 @@ impl Answering {
         }
     }
 
-    /// Reads a body. Room is only reserved for received bytes, so a slow sender doesn't block room
-    /// that other requests could use. If there is no room, the request is refused.
+    /// Reads a body. Memory is reserved only for received bytes, so a slow sender doesn't block
+    /// memory for other requests. If the memory limit is reached, the request is refused.
     async fn read(&self, mut body: Incoming, place: &CallerPlace) -> Result<Bytes, Answer> {
         let mut bytes = BytesMut::new();
         let mut room = 0;
@@ -411,7 +411,7 @@ fn kib(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(BODIES).min(BODIES)
 }
 
-/// Checks whether a request declares its body as JSON in UTF-8.
+/// Checks whether a request declares that its body is JSON in UTF-8.
 fn is_json(headers: &HeaderMap) -> bool {
     if headers.get_all(CONTENT_TYPE).iter().count() != 1 {
         return false;
@@ -443,7 +443,7 @@ fn parse_error(body: &[u8]) -> Answer {
     response(StatusCode::BAD_REQUEST, "application/json", message.to_string())
 }
 
-/// Checks whether a path is one of the metadata about authorization.
+/// Checks whether a path is a path of the metadata about authorization.
 fn is_metadata(path: &str) -> bool {
     matches!(path.strip_prefix(METADATA), Some("" | PATH))
 }
@@ -496,7 +496,7 @@ fn response(status: StatusCode, media_type: &'static str, text: impl Into<Bytes>
 
 fn refused(status: StatusCode, why: impl AsRef<str>) -> Answer {
     let mut answer = response(status, "text/plain; charset=utf-8", format!("{}\n", why.as_ref()));
-    // A refused request doesn't keep its connection.
+    // The connection of a refused request is closed.
     answer.headers_mut().insert(CLOSES, HeaderValue::from_static("close"));
     answer
 }

@@ -1,4 +1,4 @@
-//! Limits each caller over HTTP: its requests, bodies, connections and sessions.
+//! Limits the requests, bodies, connections and sessions of each caller over HTTP.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,19 +10,19 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolhold_core::config::Serve;
 use toolhold_core::{CancellationToken, Session};
 
-/// Remembered callers. There are several only if an authorization server authenticates them.
+/// Callers in memory. There are several callers only if an authorization server authenticates them.
 const CALLERS: usize = 1024;
 
-/// Remembered sessions of one caller.
+/// Sessions of one caller in memory.
 const SESSIONS: usize = 256;
 
-/// Time after which an idle session is forgotten.
+/// Time after which an idle session is removed.
 const IDLE: Duration = Duration::from_secs(8 * 3600);
 
 /// KiB of request bodies of one caller at a time.
 const BODIES: usize = 16 << 10;
 
-/// Connections of one caller at a time, by handshake.
+/// Connections of one caller at a time that a handshake opened.
 pub(super) const CONNECTIONS: usize = 64;
 
 /// The callers.
@@ -38,7 +38,7 @@ impl Callers {
         Self { requests, per_minute: settings.requests_per_minute.get(), known: Mutex::default() }
     }
 
-    /// Returns the caller of this name. Returns `None` if too many other callers are busy.
+    /// Returns the caller with this name. Returns `None` if too many other callers are active.
     pub(super) fn named(&self, name: &Arc<str>) -> Option<Arc<Caller>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(caller) = known.get(name) {
@@ -64,7 +64,7 @@ pub(super) struct Caller {
     bodies: Arc<Semaphore>,
     per_minute: u64,
     state: Mutex<State>,
-    /// The connections that it opened here by a handshake.
+    /// The connections that the caller opened at this server with a handshake.
     pub(super) connections: tokio::sync::Mutex<Vec<SessionId>>,
 }
 
@@ -80,7 +80,7 @@ struct State {
 pub(super) enum Refusal {
     /// Too many requests of the caller are open.
     Busy,
-    /// Too many requests came lately; the next one may come after this time.
+    /// The caller sent too many requests recently. The next request may come after this time.
     TooFast(Duration),
 }
 
@@ -108,14 +108,14 @@ impl Caller {
     ///
     /// # Errors
     ///
-    /// The limit is reached.
+    /// Returns the reason if a limit is reached.
     pub(super) fn enter(self: &Arc<Self>) -> Result<CallerPlace, Refusal> {
         self.take_token(Instant::now())?;
         let place = Arc::clone(&self.requests).try_acquire_owned().map_err(|_| Refusal::Busy)?;
         Ok(CallerPlace::new(Arc::clone(self), place))
     }
 
-    /// Takes a token from the bucket, which holds a minute's requests and fills evenly.
+    /// Takes a token from the bucket. The bucket has a minute's requests and fills evenly.
     fn take_token(&self, now: Instant) -> Result<(), Refusal> {
         let mut state = self.state();
         let most = self.per_minute as f64;
@@ -133,7 +133,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Forgets the caller's session with this handle. The session ends when its calls have ended.
+    /// Removes the caller's session with this handle. The session ends when its calls have ended.
     pub(super) fn forget(&self, handle: &str) {
         self.state().sessions.remove(handle);
     }
@@ -164,7 +164,7 @@ impl Caller {
     }
 }
 
-/// The reserved slot of a request, held until its response is gone too.
+/// The reserved slot of a request. The slot is released after the response is dropped.
 #[derive(Clone)]
 pub(super) struct CallerPlace {
     room: Arc<Room>,
@@ -183,7 +183,7 @@ impl fmt::Debug for CallerPlace {
     }
 }
 
-/// Goes with a request while it is handled.
+/// The slot of a request while the request is handled.
 #[derive(Clone)]
 pub(super) struct RequestSlot {
     held: CallerPlace,
@@ -204,8 +204,8 @@ impl CallerPlace {
         Self { room: Arc::new(room), ended: CancellationToken::new() }
     }
 
-    /// Reserves KiB for the request's body, of the caller's share and of the total. Returns `false`
-    /// if there is no room.
+    /// Reserves KiB for the request's body in the caller's limit and in the total limit. Returns
+    /// `false` if a limit is reached.
     pub(super) fn reserve_body(&self, all: &Arc<Semaphore>, kib: u32) -> bool {
         let own = Arc::clone(&self.room.caller.bodies).try_acquire_many_owned(kib);
         let (Ok(own), Ok(all)) = (own, Arc::clone(all).try_acquire_many_owned(kib)) else {

@@ -1,4 +1,5 @@
-//! Accepts TCP and Unix socket connections, limits them, and closes them at the end.
+//! Accepts TCP and Unix socket connections, limits their number, and closes them when the server
+//! ends.
 
 use std::convert::Infallible;
 use std::io;
@@ -31,13 +32,13 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time limit for a request's headers, and for an idle connection.
 const HEAD: Duration = Duration::from_secs(15);
 
-/// Time limit for a client that doesn't read its response.
+/// Time after which a connection ends if its client doesn't read the response.
 const STALL: Duration = Duration::from_secs(30);
 
 /// Bytes of a request's headers.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// Pause of accepting when the system has no descriptor left.
+/// Pause before the next accept if the system has no free descriptors.
 const BREATH: Duration = Duration::from_millis(100);
 
 /// The listeners.
@@ -46,8 +47,8 @@ pub(super) enum Listener {
     Unix { listener: UnixListener, _bound: Bound },
 }
 
-/// A socket's file, which is removed with the listener. Device and inode show whether the path
-/// still has the same file.
+/// The file of a socket. The file is removed with the listener. Device and inode show whether the
+/// path still leads to the same file.
 pub(super) struct Bound(PathBuf, Option<(u64, u64)>);
 
 impl Bound {
@@ -71,11 +72,11 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 impl Listener {
-    /// Starts to listen. Returns the address with the real port in place of port 0.
+    /// Starts to listen. Returns the address, with the real port instead of port 0.
     ///
     /// # Errors
     ///
-    /// The address is in use, or the system refuses it.
+    /// Returns an error if the address is in use, or if the system refuses it.
     pub(super) async fn bind(place: &ListenAddress) -> Result<(Self, ListenAddress), ServeError> {
         let result = match place {
             ListenAddress::Tcp(address) => Self::bind_tcp(address).await,
@@ -99,7 +100,7 @@ impl Listener {
         Ok((Self::Unix { listener, _bound }, ListenAddress::Unix(path.to_owned())))
     }
 
-    /// Accepts a connection. Also returns its peer, for the log.
+    /// Accepts a connection. Also returns its peer for the log.
     async fn accept(&self) -> io::Result<(Stream, String)> {
         match self {
             Self::Tcp(listener) => {
@@ -241,7 +242,7 @@ async fn serve(
     }
 }
 
-/// A stream that ends if its client doesn't read.
+/// A stream that ends if its client doesn't read the response.
 struct StallGuard {
     stream: Stream,
     /// The time limit of a write that waits.

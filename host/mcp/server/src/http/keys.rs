@@ -1,4 +1,4 @@
-//! Fetches the keys of an authorization server, and decides which keys may have signed a token.
+//! Fetches the keys of an authorization server, and selects the keys that may have signed a token.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use toolhold_net::requests::{Limits, OutboundClient, OutboundError, Request, che
 
 use crate::error::ServeError;
 
-/// Accepted algorithms: those whose signatures only the authorization server can make.
+/// Accepted algorithms. With these algorithms, only the authorization server can make signatures.
 pub(super) const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -30,7 +30,7 @@ pub(super) const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::EdDSA,
 ];
 
-/// Time for which keys are valid before they are fetched again.
+/// Time after which keys are fetched again.
 const FRESH: Duration = Duration::from_secs(3600);
 
 /// Shortest time between two fetches because of an unknown key. Anyone can write a token that names
@@ -44,7 +44,7 @@ const TRIED: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 const BYTES: usize = 256 << 10;
 
-/// The purpose of the requests, in their records.
+/// The purpose of the requests in the audit log.
 const PURPOSE: &str = "oauth keys";
 
 /// The obstacle to using the keys of an authorization server.
@@ -77,8 +77,7 @@ pub(super) struct Keys {
     source: Source,
     door: OutboundClient,
     set: RwLock<Set>,
-    /// The time of the last fetch. Locked while keys are fetched, so that one task fetches at a
-    /// time.
+    /// The time of the last fetch. Locked during a fetch, so that only one task fetches keys.
     last_fetch: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -105,8 +104,8 @@ impl Keys {
         Ok(Self { source, door, set, last_fetch: tokio::sync::Mutex::default() })
     }
 
-    /// Returns the possible keys of a token: the keys with its key ID, or all keys for its
-    /// algorithm. Fetches the keys again if they are old or if none is known.
+    /// Returns the keys that may have signed a token: the keys with its key ID, or all keys for its
+    /// algorithm. Fetches the keys again if they are old, or if no key matches.
     pub(super) async fn get(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<DecodingKey> {
         if let Some(keys) = self.fresh(id, algorithm) {
             return keys;
@@ -126,7 +125,8 @@ impl Keys {
             Ok(keys) => {
                 *self.set.write().unwrap_or_else(PoisonError::into_inner) = Set { keys, since: now }
             }
-            // The old keys stay valid: a missing server is no reason to refuse everyone.
+            // The old keys stay valid, because an unreachable server is no reason to refuse all
+            // callers.
             Err(why) => {
                 tracing::warn!("fetching new keys of the authorization server failed: {why}");
             }
@@ -134,7 +134,8 @@ impl Keys {
         self.known(id, algorithm)
     }
 
-    /// Returns the known keys of a token. Returns `None` if there are none, or if they are old.
+    /// Returns the known keys for a token. Returns `None` if there are no such keys, or if the keys
+    /// are old.
     fn fresh(&self, id: Option<&str>, algorithm: Algorithm) -> Option<Vec<DecodingKey>> {
         let since = self.set.read().unwrap_or_else(PoisonError::into_inner).since;
         let keys = self.known(id, algorithm);
@@ -155,7 +156,7 @@ impl Keys {
     }
 }
 
-/// Checks whether a key fits an algorithm, by its type and its own declaration.
+/// Checks whether a key matches an algorithm, by the key's type and declaration.
 fn fits_algorithm(key: &Jwk, algorithm: Algorithm) -> bool {
     let has_type = match (&key.algorithm, algorithm) {
         (AlgorithmParameters::EllipticCurve(key), Algorithm::ES256) => {
@@ -195,7 +196,8 @@ pub(super) fn parse_source(keys: &str) -> Result<Source, KeysError> {
             Err(KeysError::RelativePath)
         };
     }
-    // The server of the keys decides which callers are let in, so http is for this machine alone.
+    // The server of the keys decides which callers are accepted, so http is valid only on this
+    // machine.
     check_url(keys)?;
     Ok(Source::Url(keys.to_owned()))
 }
@@ -234,7 +236,7 @@ impl Source {
     }
 }
 
-/// Reads a file, and at most one byte more than the limit.
+/// Reads a file, up to one byte above the limit.
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(BYTES as u64 + 1).read_to_end(&mut bytes)?;
@@ -257,8 +259,8 @@ fn is_for_signatures(key: &Jwk) -> bool {
     }
 }
 
-/// Makes `ring` the cryptography of the crates for tokens and TLS, once. An embedding program may
-/// have chosen another cryptography before.
+/// Makes `ring` the cryptography of the crates for tokens and TLS, once. If an embedding program
+/// has already chosen another, that choice remains.
 fn install_cryptography() {
     static PROVIDER: CryptoProvider = CryptoProvider {
         signer_factory: |_, _| Err(ErrorKind::InvalidAlgorithm.into()),

@@ -1,4 +1,4 @@
-//! The address that `toolhold serve` listens on, and whether the settings allow to serve there.
+//! The address that `toolhold serve` listens on. Checks whether the settings allow this address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,12 +10,12 @@ use toolhold_core::config::Serve;
 use super::settings::authority;
 use crate::error::ServeError;
 
-/// The address that is listened on: a port or a Unix socket.
+/// The address for listening: a port or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
-    /// `127.0.0.1:8000`, or `8000` for short. Port 0 means a free one.
+    /// `127.0.0.1:8000`, or `8000` for short. Port 0 means a free port.
     Tcp(SocketAddr),
-    /// `unix:/path/to/socket`, which only the user who runs the server can use.
+    /// `unix:/path/to/socket`. Only the user who runs the server can use this socket.
     Unix(PathBuf),
 }
 
@@ -64,11 +64,11 @@ impl fmt::Display for ListenAddress {
 }
 
 impl ListenAddress {
-    /// Checks whether these settings allow to serve there.
+    /// Checks whether these settings allow this address.
     ///
     /// # Errors
     ///
-    /// A setting is missing, with the line to write.
+    /// Returns an error if a setting is missing. The error contains the missing line.
     pub(super) fn check(&self, settings: &Serve, tls: bool) -> Result<(), ServeError> {
         let Self::Tcp(address) = self else { return Ok(()) };
         if is_local(address.ip()) {

@@ -55,14 +55,17 @@ impl std::fmt::Debug for Http {
 
 impl Http {
     /// Starts to listen. Callers authenticate with the token in the data folder, which is created
-    /// at the first start. If `settings` name an authorization server, callers authenticate only
-    /// with its tokens, and `door` fetches its keys. If `authenticated` is false, callers don't
-    /// authenticate. Only a Unix socket allows this, since only the user who runs this process can
-    /// connect to it.
+    /// at the first start.
+    ///
+    /// If `settings` name an authorization server, callers authenticate only with its tokens, and
+    /// `door` fetches its keys. If `authenticated` is false, callers don't authenticate. This is
+    /// possible only with a Unix socket, because only the user who runs this process can connect to
+    /// the socket.
     ///
     /// # Errors
     ///
-    /// A setting is wrong, the address can't be used, or a file can't be read.
+    /// Returns an error if a setting is wrong, if the address can't be used, or if a file can't be
+    /// read.
     pub async fn bind(
         place: ListenAddress,
         settings: Serve,
@@ -109,7 +112,8 @@ impl Http {
         })
     }
 
-    /// Returns the address for clients: the configured one, otherwise this machine's.
+    /// Returns the address for clients: the configured address, or else the address on this
+    /// machine.
     pub fn url(&self) -> String {
         if !self.settings.url.is_empty() {
             return format!("{}{PATH}", self.settings.url.trim_end_matches('/'));
@@ -133,12 +137,13 @@ impl Http {
     }
 }
 
-/// Serves clients until `end` is cancelled. Then no new client is accepted; running calls have
-/// `grace_secs` of `settings` to end and are ended after that, with their records written.
+/// Serves clients until `end` is cancelled. After this, no new clients are accepted. Running calls
+/// have `grace_secs` of `settings` to end. Calls that take longer are ended, and their records are
+/// written.
 ///
 /// # Errors
 ///
-/// The stored handshakes can't be read.
+/// Returns an error if the stored handshakes can't be read.
 pub async fn serve_http(
     server: Server,
     http: Http,

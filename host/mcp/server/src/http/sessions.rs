@@ -1,9 +1,9 @@
-//! Keeps the HTTP sessions of clients of the revisions before 2026-07-28, also over a restart.
+//! Stores the HTTP sessions of clients with revisions before 2026-07-28, even over a restart.
 //!
-//! A request names its connection in `Mcp-Session-Id`. After the ID comes a seal over the ID and
-//! the caller, so that no caller can use the connection of another caller. The client's handshake
-//! is stored on disk, so that each server of the user can continue its connection, for example this
-//! one after a restart.
+//! A request names its connection in `Mcp-Session-Id`. This header contains the ID and a seal over
+//! the ID and the caller, so that no caller can use the connection of another caller. The client's
+//! handshake is stored on disk. With it, each server of the user can continue the connection, for
+//! example after a restart.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,19 +32,19 @@ use toolhold_core::{HostError, state};
 use super::callers::CallerPlace;
 use crate::approver::{FOLDER, KEY, seconds};
 
-/// Time after which an idle connection is dropped from memory. The connection stays on disk, so
-/// only running work matters, which takes no longer: a call, or a question to a person.
+/// Time after which an idle connection is removed from memory. The connection stays on disk, so the
+/// time only needs to be longer than the longest work: a call, or a question to a person.
 const SILENT: Duration = Duration::from_secs(2 * 3600);
 
-/// Time for which an answer is kept for a client that lost its connection.
+/// Time for which an answer is stored for a client that lost its connection.
 const LATE: Duration = Duration::from_secs(10);
 
-/// The folder of handshakes, their number, and their size.
+/// The file with the handshakes, and the limits of their number and size.
 const FILE: &str = "clients.json";
 const MOST: usize = 512;
 const MOST_BYTES: usize = 2048;
 
-/// Seconds after which a handshake is forgotten.
+/// Seconds after which a handshake is removed.
 const IDLE: u64 = 8 * 3600;
 
 /// The connections, in this process and on disk.
@@ -72,7 +72,7 @@ impl Connections {
         format!("{id}.{}", URL_SAFE_NO_PAD.encode(seal))
     }
 
-    /// Opens a sealed ID. Returns `None` if the ID isn't the caller's own.
+    /// Opens a sealed ID. Returns `None` if the ID isn't an ID of this caller.
     pub(super) fn open<'a>(&self, caller: &str, sealed: &'a str) -> Option<&'a str> {
         let (id, seal) = sealed.rsplit_once('.')?;
         let seal = URL_SAFE_NO_PAD.decode(seal).ok()?;
@@ -88,7 +88,7 @@ impl Connections {
     }
 }
 
-/// Returns the bytes under a seal. They differ from everything else that the key seals.
+/// Returns the bytes under a seal. They differ from all other data that the key seals.
 fn sealed_bytes(caller: &str, id: &str) -> String {
     format!("toolhold http connection\n{id}\n{caller}")
 }
@@ -117,8 +117,8 @@ impl SessionManager for Connections {
         self.local.close_session(id).await
     }
 
-    /// Creates a stream like the library does. But an answer is dropped as soon as its client has
-    /// it: the library would store it until the next use of the connection.
+    /// Creates a stream like the library does, with one difference: an answer is dropped as soon as
+    /// its client has it. The library would store the answer until the next use of the connection.
     async fn create_stream(
         &self,
         id: &SessionId,
@@ -197,11 +197,11 @@ impl Stream for Answers {
     }
 }
 
-/// An answer that is kept for a client that comes back.
+/// Answers that are stored for a client that may return.
 struct KeptAnswers {
     handle: LocalSessionHandle,
     request: u64,
-    /// The slot of the request, held while its answer is kept.
+    /// The slot of the request. It is reserved while the answers are stored.
     place: Option<CallerPlace>,
     /// Whether the client has the answer.
     read: bool,
@@ -213,7 +213,7 @@ impl Drop for KeptAnswers {
         let request = self.request;
         let place = self.place.take();
         let read = self.read;
-        // Without a reactor there is no connection either.
+        // Without a reactor there is no connection.
         let Ok(reactor) = tokio::runtime::Handle::try_current() else { return };
         reactor.spawn(async move {
             if !read {
@@ -222,7 +222,7 @@ impl Drop for KeptAnswers {
                 }
                 tokio::time::sleep(LATE).await;
             }
-            // The connection may be gone.
+            // The connection may no longer exist.
             let _ = handle.close_request_wise_channel(request).await;
         });
     }
@@ -231,11 +231,11 @@ impl Drop for KeptAnswers {
 /// The handshakes on disk.
 pub(super) struct Handshakes(PathBuf);
 
-/// A client's handshake, and the second of its last use.
+/// A client's handshake and the time of its last use, in seconds.
 #[derive(Serialize, Deserialize, PartialEq)]
 struct Handshake {
     seen: u64,
-    /// The handshake as JSON text. On disk, each quote in the text takes one more byte.
+    /// The handshake as JSON text. On disk, each quote in this text takes one more byte.
     said: String,
 }
 

@@ -51,7 +51,7 @@ fn is_origin(origin: &str) -> bool {
         && origin == origin.to_lowercase()
 }
 
-/// Returns the host and port of an address. Returns `None` if the address has other parts than a
+/// Returns the host and port of an address. Returns `None` if the address has parts other than a
 /// scheme, a host and a port.
 pub(super) fn authority(url: &str) -> Option<String> {
     let url: http::Uri = url.trim_end_matches('/').parse().ok()?;

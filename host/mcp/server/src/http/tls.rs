@@ -15,7 +15,8 @@ use crate::error::ServeError;
 ///
 /// # Errors
 ///
-/// Only one of the two files is configured, one can't be read, or they don't belong together.
+/// Returns an error if only one of the two files is configured, if a file can't be read, or if the
+/// files don't match.
 pub(super) fn acceptor(settings: &Serve) -> Result<Option<TlsAcceptor>, ServeError> {
     let (certificate, key) = match (settings.certificate.as_str(), settings.key.as_str()) {
         ("", "") => return Ok(None),

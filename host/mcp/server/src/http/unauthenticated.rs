@@ -1,6 +1,6 @@
-//! Limits the connections that have sent no token so far: a few, with slots of their own. If there
-//! are too many, the oldest is closed, so that clients that only connect never block clients that
-//! call.
+//! Limits the connections that have sent no token yet. These connections have their own few slots.
+//! If there are too many, the oldest is closed, so that clients that only connect never block
+//! clients that call.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ const PATIENT: usize = 64;
 /// Time that a caller waits for a connection's slot.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The connections of a server that have sent no token so far.
+/// The connections of a server that have sent no token yet.
 pub(super) struct Newcomers {
     waiting: Mutex<VecDeque<(u64, CancellationToken)>>,
     /// The slots of authenticated connections.
@@ -28,13 +28,13 @@ pub(super) struct Newcomers {
     patient: Semaphore,
 }
 
-/// One connection.
+/// A connection that has sent no token yet.
 pub(super) struct Newcomer {
     all: Arc<Newcomers>,
     number: u64,
-    /// Its peer, for the log.
+    /// The peer of the connection, for the log.
     pub(super) from: String,
-    /// Cancelled to close it.
+    /// Cancelled to close the connection.
     pub(super) leave: CancellationToken,
     place: OnceCell<OwnedSemaphorePermit>,
 }
@@ -69,8 +69,8 @@ impl Newcomers {
 }
 
 impl Newcomer {
-    /// Gives an authenticated connection a slot. Returns `false` if there is no slot, or the
-    /// connection was closed before.
+    /// Gives an authenticated connection a slot. Returns `false` if there is no free slot, or if
+    /// the connection was closed before.
     pub(super) async fn admit(&self) -> bool {
         self.place.get_or_try_init(|| self.take_place()).await.is_ok()
     }

@@ -1,4 +1,4 @@
-//! Handles the MCP requests of clients, method by method, and tells them of changed tools.
+//! Handles the MCP requests of clients by method, and notifies clients of changed tools.
 
 mod respond;
 
@@ -59,21 +59,21 @@ const METHODS: [&str; 15] = [
 /// Requests that 2026-07-28 has removed.
 const BEFORE: [&str; 2] = ["initialize", "ping"];
 
-/// The extension with which a client asks for structured answers of every tool that has them.
+/// The extension with which a client requests structured answers of all tools that support them.
 const STRUCTURED: &str = "toolhold/structured";
 
 /// Bytes of an unknown method that are repeated to the client.
 const METHOD: usize = 100;
 
-/// While plugins are being loaded: the longest wait of a client that asks for the tools, and the
-/// longest time between a new tool and the message about it.
+/// The longest wait of a client that asks for the tools while plugins are being loaded. Also the
+/// longest time between a new tool and the notification about it.
 const BATCH: Duration = Duration::from_secs(1);
 
 /// Serves the host's tools to clients.
 #[derive(Clone)]
 pub struct Server {
     live: Arc<LiveHost>,
-    /// The session of all calls. `None`: each request names it.
+    /// The session of all calls. `None` if each request names its session.
     session: Option<Session>,
     /// The folders, for the records.
     folders: Folders,
@@ -85,11 +85,11 @@ pub struct Server {
     connection: Arc<Connection>,
 }
 
-/// State of one client's connection.
+/// The state of one client's connection.
 #[derive(Default)]
 struct Connection {
-    /// Whether the client already gets notifications of changes. The client may send any number of
-    /// initialized notifications.
+    /// Whether the client already gets notifications of changes. This is checked because the client
+    /// may send any number of initialized notifications.
     notifies: AtomicBool,
     gone: CancellationToken,
 }
@@ -137,7 +137,7 @@ impl Server {
         })
     }
 
-    /// Returns the host that serves, so that it can be replaced.
+    /// Returns the current host, so that it can be replaced.
     pub fn live(&self) -> Arc<LiveHost> {
         Arc::clone(&self.live)
     }
@@ -148,13 +148,14 @@ impl Server {
         Self { extras, ..self }
     }
 
-    /// Sets which structured answers are sent, instead of [`Structured::Auto`].
+    /// Sets which structured answers are sent. The default is [`Structured::Auto`].
     #[must_use]
     pub fn with_structured(self, structured: Structured) -> Self {
         Self { structured, ..self }
     }
 
-    /// Returns the structured answers for a client: as configured, unless it asks for all.
+    /// Returns the structured answers for a client: all of them if the client requests all, or else
+    /// the configured ones.
     fn structured(&self, client: Option<&ClientCapabilities>) -> Structured {
         let extensions = client.and_then(|client| client.extensions.as_ref());
         let asks_for_all = extensions.is_some_and(|all| all.contains_key(STRUCTURED));
@@ -169,13 +170,13 @@ impl Server {
         Self { calls: self.calls.counted(metrics), ..self.clone() }
     }
 
-    /// Makes the server of one connection: with a session, or with the sessions that its requests
-    /// name.
+    /// Makes the server of one connection. Without `session`, each request names its session.
     pub(crate) fn connection(&self, session: Option<Session>) -> Self {
         Self { session, connection: Arc::default(), ..self.clone() }
     }
 
-    /// Returns the session of a request: the connection's, or the authenticated caller's.
+    /// Returns the session of a request: the session of the connection, or the session of the
+    /// authenticated caller.
     fn session(&self, extensions: &Extensions) -> Result<Session, ErrorData> {
         if let Some(session) = &self.session {
             return Ok(session.clone());
@@ -187,8 +188,8 @@ impl Server {
             .ok_or_else(|| ErrorData::internal_error("the request has no session", None))
     }
 
-    /// Returns a token that is cancelled when the connection ends. Then no more notifications are
-    /// sent.
+    /// Returns a token that is cancelled when the connection ends. After this, no more
+    /// notifications are sent.
     pub(crate) fn closed(&self) -> &CancellationToken {
         &self.connection.gone
     }
@@ -218,14 +219,14 @@ impl Server {
     }
 }
 
-/// Checks whether a request may be answered with a task, since its client allows this in the
+/// Checks whether a request may be answered with an MCP task. The client must allow this in the
 /// request.
 fn takes_tasks(context: &RequestContext<RoleServer>, client: Option<&ClientCapabilities>) -> bool {
     let supports_tasks = client.is_some_and(ClientCapabilities::supports_tasks);
     supports_tasks && is_without_handshake(context)
 }
 
-/// Checks whether a request is of a revision without a handshake, such as 2026-07-28.
+/// Checks whether a request belongs to a revision without a handshake, such as 2026-07-28.
 fn is_without_handshake(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| !version.has_initialize())
 }
@@ -238,21 +239,21 @@ struct Watch {
     changes: tokio::sync::watch::Receiver<u64>,
     /// Changes of the host.
     replacements: tokio::sync::watch::Receiver<u64>,
-    /// The tools that the client knows. `None`: the client may still ask for the first time.
+    /// The tools that the client knows. `None` if the client hasn't asked for them yet.
     known_tools: Option<Vec<Arc<Definition>>>,
     gone: CancellationToken,
     end: CancellationToken,
 }
 
 impl Watch {
-    /// Waits for a change. Returns `false` if there will be no change.
+    /// Waits for a change. Returns `false` if there will be no further change.
     async fn changed(&mut self) -> bool {
         if self.known_tools.is_none() {
             self.known_tools = self.list().await;
         }
         loop {
             tokio::select! {
-                // The changes of a replaced host end before its replacement is noticed.
+                // Changes of a replaced host are handled before its replacement.
                 biased;
                 () = self.gone.cancelled() => return false,
                 () = self.end.cancelled() => return false,
@@ -275,8 +276,8 @@ impl Watch {
         }
     }
 
-    /// Lists the tools of the present host. While many plugins are being loaded, clients learn of
-    /// several at a time. Returns `None` if the server has ended.
+    /// Lists the tools of the current host. While many plugins are being loaded, clients are
+    /// notified of several plugins at a time. Returns `None` if the server has ended.
     async fn list(&self) -> Option<Vec<Arc<Definition>>> {
         let host = self.live.upgrade()?.current();
         let _ = timeout(BATCH, host.ready()).await;
@@ -318,8 +319,8 @@ impl ServerHandler for Server {
     ) -> Result<InitializeResult, ErrorData> {
         let supported = self.supported_protocol_versions();
         let requested = &request.protocol_version;
-        // A client of a newer revision may fall back. A client that asks for an older one doesn't
-        // know any of these.
+        // A client with a newer revision may fall back to an older one. A client that requests an
+        // older revision doesn't know any of these.
         if ProtocolVersion::KNOWN_VERSIONS.contains(requested) && !supported.contains(requested) {
             let names: Vec<&str> = supported.iter().map(ProtocolVersion::as_str).collect();
             let mut error = ErrorData::unsupported_protocol_version(requested.clone(), &supported);
@@ -342,7 +343,7 @@ impl ServerHandler for Server {
     ) -> Result<ListToolsResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
         let host = self.live.current();
-        // Many clients ask once and never again, and most plugins are loaded in a moment.
+        // Many clients ask only once, and most plugins are loaded in a moment.
         let _ = timeout(BATCH, host.ready()).await;
         let session = self.session(&context.extensions)?;
         let tools = tools::list(&host, &session)?;
@@ -444,7 +445,7 @@ impl ServerHandler for Server {
                 ticket: request.request_state,
                 may_be_task: false,
             };
-            // In its own allocation, as below.
+            // A separate allocation, for the same reason as below.
             return match Box::pin(self.respond(call, &context)).await? {
                 Response::Required(required) => Ok(GetPromptResponse::InputRequired(required)),
                 Response::Answer(answer, _) => {
@@ -482,8 +483,8 @@ impl ServerHandler for Server {
         let completion = match (&request.r#ref, request.argument.name.as_str()) {
             (Reference::Prompt(prompt), prompts::PATH) if prompt.name == prompts::TOOLS => {
                 let host = self.live.current();
-                // In its own allocation, as below: the work of a rare request doesn't make each
-                // request's larger.
+                // A separate allocation: without it, the work of this rare request would make the
+                // state of all requests larger.
                 Some(Box::pin(prompts::paths(&host, &session, &request.argument.value)).await)
             }
             _ => self.extras.completed(&session, &request).await,

@@ -1,4 +1,4 @@
-//! Makes the call that a client asks for, or goes on with one that waited for an answer.
+//! Makes the call of a client's request, or continues a call that waited for an answer.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ use crate::tasks::{StartedTask, Task};
 pub(super) struct ClientCall {
     pub(super) tool: String,
     pub(super) arguments: JsonObject,
-    /// The client's answers to the question that ended an earlier request, and its ticket.
+    /// The client's answers to the question that ended an earlier request, with the ticket of that
+    /// question.
     pub(super) responses: Option<InputResponses>,
     pub(super) ticket: Option<String>,
     /// Whether the response may be a task.
@@ -31,17 +32,17 @@ pub(super) struct ClientCall {
 /// The answer to a request.
 pub(super) enum Response {
     Answer(Box<Answer>, Structured),
-    /// The question that the client has to ask before it repeats the request.
+    /// The question that the client must ask before it repeats the request.
     Required(InputRequiredResult),
     Task(Arc<Task>),
 }
 
 impl Server {
-    /// Makes a call, or goes on with one that waited for an answer.
+    /// Makes a call, or continues a call that waited for an answer.
     ///
     /// # Errors
     ///
-    /// The client's ticket isn't valid.
+    /// Returns an error if the client's ticket isn't valid.
     pub(super) async fn respond(
         &self,
         call: ClientCall,
@@ -94,7 +95,7 @@ impl Server {
             let approver = Arc::clone(&approver);
             Arc::new(move || approver.required())
         };
-        // A task, and a call that waits for an answer, live longer than their request.
+        // A task outlives its request. A call that waits for an answer does so too.
         let outlives_request = questions.is_some() || started_task.is_some();
         let cancel = if outlives_request { CancellationToken::new() } else { context.ct.clone() };
         let events: Arc<dyn Events> = match &progress {

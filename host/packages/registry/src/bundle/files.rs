@@ -1,4 +1,4 @@
-//! Opens a bundle's file, and writes a new one whose name has to be free.
+//! Opens a bundle's file, and writes a new file whose name must not exist yet.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
 
 /// Opens a regular file. Returns the file and its length.
 pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
-    // NONBLOCK: opening a FIFO must not wait for its other end.
+    // With NONBLOCK, opening a FIFO doesn't wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file: File = rustix::fs::open(path, flags, Mode::empty())?.into();
     let metadata = file.metadata()?;
@@ -18,7 +18,7 @@ pub(crate) fn open(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, metadata.len()))
 }
 
-/// Writes a new file, whose name has to be free. The file gets this name when it is complete.
+/// Writes a new file. The name must not exist yet. The file gets this name after it is complete.
 pub(crate) fn write_new<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut io::BufWriter<&File>) -> Result<(), E>,

@@ -1,4 +1,4 @@
-//! The index of a bundle, which its signature is over: the name, length and digest of each file.
+//! The index of a bundle: the name, length and digest of each file. The index is signed.
 
 use serde::{Deserialize, Serialize};
 use toolhold_component::file::is_sha256;
@@ -15,19 +15,19 @@ const FORMAT: u32 = 1;
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Index {
-    /// The format: 1.
+    /// The version of the format, which is 1.
     pub(crate) bundle: u32,
     /// The files, by name.
     pub files: Vec<IndexEntry>,
 }
 
-/// One file of a bundle.
+/// A file of a bundle.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct IndexEntry {
-    /// Its name; see [`is_bundled_name`].
+    /// The name of the file. See [`is_bundled_name`].
     pub name: String,
-    /// Its bytes.
+    /// The size of the file in bytes.
     pub length: u64,
     /// The SHA-256 of the bytes, in hexadecimal.
     pub sha256: String,
@@ -48,24 +48,24 @@ pub enum BundleIndexError {
     /// Another format.
     #[error("it has format {0}; this host reads format {FORMAT}")]
     Format(u32),
-    /// The number of its files.
+    /// There are too many files. Contains their number.
     #[error("it has {0} files; the limit is {MAX_ENTRIES}")]
     TooManyFiles(usize),
-    /// A name that no file may have.
+    /// A name isn't allowed in a bundle.
     #[error("`{0}` isn't a file that a bundle may have")]
     Name(String),
     /// A file is too large.
     #[error("`{name}` is {length} bytes; the limit is {MAX_ENTRY}")]
     FileTooLarge {
-        /// Its name.
+        /// The name of the file.
         name: String,
-        /// Its bytes.
+        /// The size of the file in bytes.
         length: u64,
     },
-    /// The file whose digest isn't one.
+    /// A digest isn't valid. Contains the name of the file.
     #[error("the SHA-256 of `{0}` isn't valid")]
     Digest(String),
-    /// Two names that follow each other and may not.
+    /// Two consecutive names aren't in order.
     #[error("its index isn't sorted, or has a name twice: `{0}` is before `{1}`")]
     Order(String, String),
     /// The bytes of the whole bundle.
@@ -78,7 +78,7 @@ impl Index {
         Self { bundle: FORMAT, files }.check()
     }
 
-    /// Reads the index, whose signature was verified.
+    /// Reads the index. Its signature must be verified before.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, BundleIndexError> {
         serde_json::from_slice::<Self>(bytes)?.check()
     }
@@ -116,7 +116,8 @@ impl Index {
         Ok(self)
     }
 
-    /// Returns the bytes that the files take in the bundle, with their headers and the end.
+    /// Returns the size of the files in the bundle, including their headers and the end of the
+    /// bundle.
     pub(crate) fn length(&self) -> u64 {
         let entries: u64 = self.files.iter().map(|file| BLOCK as u64 + padded(file.length)).sum();
         entries + END

@@ -1,9 +1,9 @@
-//! Decides which file names a bundle may hold. Every other name is refused, so that none leads
-//! anywhere else.
+//! Decides which file names a bundle may contain. All other names are refused, so that no name
+//! leads outside of the bundle.
 
 use toolhold_component::is_name;
 
-/// The files that stand alone.
+/// The files that don't belong to a plugin.
 const SINGLE: [&str; 4] = ["toolhold.lock", "ceiling.toml", "ceiling.toml.minisig", "filters.toml"];
 
 /// The folder of plugins.

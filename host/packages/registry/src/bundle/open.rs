@@ -14,11 +14,11 @@ use crate::bundle::name::PLUGINS;
 use crate::bundle::tar::{BLOCK, END, header, padded, stated_length};
 use crate::bundle::{BundleError, MAX_BUNDLE, MAX_INDEX, files};
 
-/// The folder for the files of the bundle that is being installed, and its lock.
+/// The folder for the files of the bundle that is being installed, and the file of its lock.
 const UNPACKED: &str = "bundle";
 const LOCK: &str = "bundle.lock";
 
-/// A verified bundle, whose files lie in a private folder until this is dropped.
+/// A verified bundle. Its files are in a private folder until this value is dropped.
 #[derive(Debug)]
 pub struct Bundle {
     signer: Signer,
@@ -31,16 +31,15 @@ pub struct Bundle {
     _lock: File,
 }
 
-/// Verifies a bundle and unpacks it into the folder `within`, which is Toolhold's own. The bundle
+/// Verifies a bundle and unpacks it into the folder `within`, which belongs to Toolhold. The bundle
 /// is refused while another bundle is unpacked there. Blocks.
 ///
-/// The index, its signature, the headers, the order and the length of the whole are checked before
-/// anything is written. The digest of each file is checked while the file is written. `today` is in
-/// UTC.
+/// The index, its signature, the headers, their order and the total length are checked before the
+/// first write. The digest of each file is checked during the write. `today` is in UTC.
 ///
 /// # Errors
 ///
-/// The bundle is refused because of the first fault. No file is left then.
+/// Returns the first fault of the bundle. After an error there are no files.
 pub fn open(
     path: &Path,
     keys: &[TrustedKey],
@@ -68,8 +67,8 @@ pub fn open(
     Ok(bundle)
 }
 
-/// Checks that Toolhold would write the signature in the same bytes. Its untrusted comment isn't
-/// signed, so anybody could change the comment otherwise.
+/// Checks that Toolhold would write the same bytes for this signature. The untrusted comment of a
+/// signature isn't signed, so anybody could otherwise change the comment.
 fn check_written_form(signature: &[u8]) -> Result<(), BundleError> {
     if let Ok(parsed) = Signature::read(signature)
         && parsed.to_string().as_bytes() == signature
@@ -113,7 +112,7 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// The file can't be opened.
+    /// Returns an error if the file can't be opened.
     pub fn file(&self, name: &str) -> Option<io::Result<File>> {
         self.index.files.iter().find(|entry| entry.name == name)?;
         Some(match name.split_once('/') {
@@ -151,7 +150,7 @@ impl Drop for Bundle {
     }
 }
 
-/// Removes the unpacked files, also those that a killed process left.
+/// Removes the unpacked files. Also removes files from a process that was killed.
 fn remove_unpacked(parent: &PrivateFolder) -> io::Result<()> {
     match parent.remove_folder(UNPACKED) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -202,14 +201,14 @@ impl Tar {
         Ok(())
     }
 
-    /// Skips bytes. The file itself is then at the new position, too.
+    /// Skips bytes, in the position and in the file itself.
     fn skip(&mut self, bytes: u64) -> Result<(), TarError> {
         self.position += bytes;
         self.file.seek(SeekFrom::Start(self.position))?;
         Ok(())
     }
 
-    /// Reads the padding behind a content of this length, and checks that it is zero.
+    /// Reads the padding after content of this length, and checks that the padding is zero.
     fn read_padding(&mut self, length: u64) -> Result<(), TarError> {
         let size = usize::try_from(padded(length) - length).unwrap_or(BLOCK);
         let mut block = [0; BLOCK];
@@ -221,7 +220,7 @@ impl Tar {
         Ok(())
     }
 
-    /// Reads the next file, which has to have this name.
+    /// Reads the next file. Its name must be `name`.
     fn read_small(&mut self, name: &str, limit: u64) -> Result<Vec<u8>, TarError> {
         let mut block = [0; BLOCK];
         self.read(&mut block)?;

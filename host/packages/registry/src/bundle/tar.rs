@@ -1,5 +1,5 @@
-//! Writes and checks the tar headers of a bundle, in one form alone: `ustar`, regular files, no
-//! owner, no time.
+//! Writes and checks the tar headers of a bundle. Only one form is valid: `ustar`, regular files,
+//! no owner, no time.
 
 /// The unit of a tar.
 pub(crate) const BLOCK: usize = 512;
@@ -7,7 +7,7 @@ pub(crate) const BLOCK: usize = 512;
 /// The bytes at the end, all zero.
 pub(crate) const END: u64 = 2 * BLOCK as u64;
 
-/// Returns the bytes that a content of this length takes: whole blocks.
+/// Returns the number of bytes in whole blocks for content of this length.
 pub(crate) fn padded(length: u64) -> u64 {
     length.next_multiple_of(BLOCK as u64)
 }
@@ -21,7 +21,7 @@ pub(crate) fn header(name: &str, length: u64) -> [u8; BLOCK] {
     put(&mut header, 116, "0000000\0");
     put(&mut header, 124, &format!("{length:011o}\0"));
     put(&mut header, 136, "00000000000\0");
-    // The sum is computed with spaces in its own place.
+    // The checksum is computed with spaces in its own field.
     put(&mut header, 148, "        ");
     put(&mut header, 156, "0");
     put(&mut header, 257, "ustar\0");
@@ -35,8 +35,8 @@ fn put(header: &mut [u8; BLOCK], offset: usize, text: &str) {
     header[offset..offset + text.len()].copy_from_slice(text.as_bytes());
 }
 
-/// Returns the length that a header states, or `None` if it isn't a number. The caller compares the
-/// whole header with [`header`] of this length.
+/// Returns the length in a header, or `None` if the length isn't a number. The caller compares the
+/// whole header with the [`header`] for this length.
 pub(crate) fn stated_length(header: &[u8; BLOCK]) -> Option<u64> {
     let digits = std::str::from_utf8(&header[124..135]).ok()?;
     u64::from_str_radix(digits, 8).ok()

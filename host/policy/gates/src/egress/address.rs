@@ -1,26 +1,26 @@
-//! Decides which addresses are blocked for requests: private ones, which the operator can open, and
-//! those that nothing opens.
+//! Decides which addresses are blocked for requests. The operator can open private addresses, but
+//! not addresses that are always blocked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Why an address is blocked for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forbidden {
-    /// Kind of the address: `loopback`, `private`, `link-local`, `a metadata service`, …
+    /// The kind of the address: `loopback`, `private`, `link-local`, `a metadata service`, …
     pub kind: &'static str,
-    /// Whether the configuration can't open it.
+    /// Whether the address is always blocked, even if the configuration opens it.
     pub always: bool,
 }
 
-/// Kind of the services of clouds that give credentials to every program that sends them a request.
+/// The kind for cloud services that give credentials to every program that sends them a request.
 const METADATA: &str = "the address of a metadata service";
 
 type V4Range = ([u8; 4], u32, &'static str, bool);
 type V6Range = ([u16; 8], u32, &'static str, bool);
 
-/// The special addresses of version 4, from the IANA's registry and the documents of the clouds.
-/// The first match counts. The last column is [`Forbidden::always`]: no ordinary service has such
-/// an address.
+/// The special IPv4 addresses, from the registry of IANA and the documentation of clouds. The first
+/// match applies. The last column is [`Forbidden::always`], for addresses that ordinary services
+/// never have.
 const V4: [V4Range; 24] = [
     // EC2, Azure, GCP, OpenStack, DigitalOcean, Hetzner, Oracle, Tencent and others. The range is
     // link-local.
@@ -55,8 +55,8 @@ const V4: [V4Range; 24] = [
     ([240, 0, 0, 0], 4, "reserved (240.0.0.0/4)", true),
 ];
 
-/// The special addresses of version 6: those inside the assigned unicast range, and well-known
-/// ranges outside of it. [`forbidden`] refuses all other addresses outside of the unicast range.
+/// The special IPv6 addresses: ranges inside the assigned unicast range, and well-known ranges
+/// outside of it. [`forbidden`] denies all other addresses outside of the unicast range.
 const V6: [V6Range; 20] = [
     // EC2.
     ([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0], 64, METADATA, true),
@@ -93,8 +93,9 @@ const UNICAST: ([u16; 8], u32) = ([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 const NAT64: ([u16; 8], u32) = ([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
 const LOCAL_NAT64: ([u16; 8], u32) = ([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48);
 
-/// Returns why an address is blocked for requests. Returns `None` if it is allowed. An address that
-/// stands for another one (v4-mapped, NAT64, 6to4, …) is checked as the address that it stands for.
+/// Returns the reason why an address is blocked for requests. Returns `None` if the address is
+/// allowed. An address that contains another address (v4-mapped, NAT64, 6to4, …) is checked as the
+/// other address.
 pub fn forbidden(address: IpAddr) -> Option<Forbidden> {
     let address_v6 = match reached_address(address) {
         IpAddr::V4(address_v4) => return special(address_v4),
@@ -116,8 +117,8 @@ pub fn forbidden(address: IpAddr) -> Option<Forbidden> {
     }
 }
 
-/// Returns the address that a connection to `address` reaches. It is a v4 address for mapped
-/// addresses (`::ffff:0:0/96`), and for those of the well-known NAT64 prefix, which a gateway
+/// Returns the address that a connection to `address` reaches. This is an IPv4 address for mapped
+/// addresses (`::ffff:0:0/96`) and for addresses with the well-known NAT64 prefix, which a gateway
 /// translates.
 pub(super) fn reached_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -135,8 +136,7 @@ fn special(address: Ipv4Addr) -> Option<Forbidden> {
     range.map(|(_, _, kind, always)| Forbidden { kind, always: *always })
 }
 
-/// Returns the addresses of version 4 inside an address of version 6. A gateway on the way may
-/// connect to them.
+/// Returns the IPv4 addresses inside an IPv6 address. A gateway may connect to them.
 fn embedded_addresses(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let mut embedded = Vec::new();
     let [_, second_quarter, third_quarter, _] = quarters(address);
@@ -146,7 +146,7 @@ fn embedded_addresses(address: Ipv6Addr) -> Vec<Ipv4Addr> {
         embedded.push(Ipv4Addr::from_bits((address.to_bits() >> 80) as u32));
     }
 
-    // An interface of ISATAP: `::5efe:a.b.c.d` or `::200:5efe:a.b.c.d` under any prefix.
+    // An ISATAP interface has the form `::5efe:a.b.c.d` or `::200:5efe:a.b.c.d` under any prefix.
     let is_isatap = matches!(third_quarter, 0x5efe | 0x0200_5efe);
     if is_isatap {
         embedded.push(last(address));
@@ -159,8 +159,8 @@ fn embedded_addresses(address: Ipv6Addr) -> Vec<Ipv4Addr> {
         embedded.push(last(address));
     }
 
-    // The NAT64 of a local network may have a prefix of any length of RFC 6052. Bits 64 to 71
-    // aren't part of the address.
+    // The NAT64 of a local network may have a prefix of any length in RFC 6052. Bits 64 to 71
+    // aren't a part of the address.
     if within(address, LOCAL_NAT64) {
         embedded.extend([48, 56, 64].map(|before| split_address(address, before)));
         embedded.push(last(address));
@@ -183,7 +183,7 @@ fn split_address(address: Ipv6Addr, before: u32) -> Ipv4Addr {
     let front_length = 64 - before;
     let back_length = 32 - front_length;
     let front = if front_length == 0 { 0 } else { high & ((1 << front_length) - 1) };
-    // The shift to the left drops bits 64 to 71.
+    // The left shift drops bits 64 to 71.
     let back = (low << 8) >> (64 - back_length);
     Ipv4Addr::from_bits(((front << back_length) | back) as u32)
 }
@@ -201,8 +201,8 @@ fn within(address: Ipv6Addr, (network, length): ([u16; 8], u32)) -> bool {
     (address.to_bits() ^ Ipv6Addr::from(network).to_bits()) >> (128 - length) == 0
 }
 
-/// The suffixes of names that aren't public: reserved ones, and those of networks at home and at
-/// work.
+/// The suffixes of names that aren't public: reserved suffixes, and suffixes of home and company
+/// networks.
 const LOCAL_NAMES: [&str; 15] = [
     "localhost",
     "localdomain",
@@ -234,8 +234,8 @@ const METADATA_NAMES: [&str; 9] = [
     "instance-data.ec2.internal",
 ];
 
-/// Returns why a normalised name is blocked for requests, whatever it resolves to. Returns `None`
-/// if it is allowed. Names that only this machine or its network knows are blocked.
+/// Returns the reason why a normalised name is always blocked for requests. Returns `None` if the
+/// name is allowed. Names that only this machine or its network knows are blocked.
 pub(super) fn forbidden_name(name: &str) -> Option<Forbidden> {
     let is_metadata = METADATA_NAMES.into_iter().any(|suffix| is_or_below(name, suffix));
     if is_metadata || name == "instance-data" {

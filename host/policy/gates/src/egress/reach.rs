@@ -11,7 +11,7 @@ use super::pattern::{HostPattern, HostPatternError, PortError, PrivateHosts, wit
 use super::target::{LOCALHOST, Scheme, Target, TargetHost};
 use crate::origin::{Origin, OriginKind, OwnTable, Placed};
 
-/// Bytes of a method that a refusal shows. A guest may send any method.
+/// Bytes of a method that a denial shows. A guest may send any method.
 const MAX_METHOD: usize = 32;
 
 /// Bytes of an entry that an error shows.
@@ -26,10 +26,10 @@ pub enum HostGrantError {
     /// The origin has more than a host.
     #[error("`{0}`: a host is expected, without a path, a query and a user name")]
     Host(String),
-    /// Its port isn't valid.
+    /// The port isn't valid.
     #[error("`{0}`: {1}")]
     Port(String, #[source] PortError),
-    /// Its pattern isn't valid.
+    /// The pattern isn't valid.
     #[error(transparent)]
     Pattern(#[from] HostPatternError),
 }
@@ -39,22 +39,23 @@ pub enum HostGrantError {
 pub struct Grant {
     /// Hosts that are granted.
     pub hosts: HostPattern,
-    /// Scheme. `None`: https; also http if `https_only` is off or the host is an opened private
-    /// host.
+    /// The scheme. `None` means https. If `https_only` is off or the host is an opened private
+    /// host, `None` also means http.
     pub scheme: Option<Scheme>,
-    /// Port. `None`: the default port of the scheme, or the port of an opened private host.
+    /// The port. `None` means the default port of the scheme, or the port of an opened private
+    /// host.
     pub port: Option<u16>,
-    /// Methods in upper case. Empty: all.
+    /// Methods in upper case. Empty means all methods.
     pub methods: Vec<String>,
 }
 
 impl Grant {
-    /// Reads a grant for all methods: a pattern for hosts, such as `*.example.com`. It may have a
-    /// scheme and a port: `https://*.example.com:8443`.
+    /// Reads a grant for all methods: a pattern for hosts, such as `*.example.com`. The pattern may
+    /// have a scheme and a port: `https://*.example.com:8443`.
     ///
     /// # Errors
     ///
-    /// The fault of the entry, and what to write instead.
+    /// Returns the fault of the entry and the remedy.
     pub fn new(written: &str) -> Result<Self, HostGrantError> {
         let (scheme, host_and_port) = match written.split_once("://") {
             None => (None, written),
@@ -105,7 +106,7 @@ impl fmt::Display for Grant {
 /// The hosts that the requests of one plugin may reach.
 #[derive(Clone, Debug)]
 pub struct Reach {
-    /// Table with the grants, for remedies: `tools.web`, or `plugins.NAME`.
+    /// The table with the grants, which remedies name: `tools.web`, or `plugins.NAME`.
     pub table: OwnTable,
     /// The grants, each with its place.
     pub grants: Vec<Placed<Grant>>,
@@ -113,17 +114,17 @@ pub struct Reach {
     pub denied: Vec<Placed<HostPattern>>,
     /// Private hosts that are opened. An opened host is also granted.
     pub private: Vec<Placed<PrivateHosts>>,
-    /// Whether requests by http to a loopback address go to the jobs of the session. They go
-    /// nowhere else then, except to opened private hosts.
+    /// Whether http requests to a loopback address go to the jobs of the session. If so, they can
+    /// go to no other server except opened private hosts.
     pub job_servers: bool,
-    /// Whether requests have to use https. Opened private hosts and grants with the scheme `http`
-    /// are excepted. If a ceiling sets it, only opened private hosts are excepted.
+    /// Whether requests must use https. Opened private hosts and grants with the scheme `http` are
+    /// exceptions. If a ceiling sets this value, only opened private hosts are exceptions.
     pub https_only: Placed<bool>,
     /// Place of the grants, for refusals without a matching grant.
     pub place: Origin,
 }
 
-/// Whether a target is granted, if no rule denies it.
+/// Whether a target is granted. A rule that denies the target takes precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReachStatus {
     /// The target is granted.
@@ -144,14 +145,14 @@ pub enum Missing {
 }
 
 impl Reach {
-    /// Decides on a request before its name is resolved. It checks the method, the scheme, the
-    /// denied hosts, the grants, and an address that is written instead of a name. `approved`:
-    /// origins (as [`Target::origin`]) that this call was allowed to request. They count as
-    /// granted.
+    /// Decides on a request before its name is resolved. Checks the method, the scheme, the denied
+    /// hosts and the grants. If the host is an address, also checks the address. `approved` are
+    /// origins (see [`Target::origin`]) that were approved for this call. They are treated like
+    /// grants.
     ///
     /// # Errors
     ///
-    /// The refusal.
+    /// Returns the denial.
     pub fn request(
         &self,
         target: &Target,
@@ -164,12 +165,12 @@ impl Reach {
         }
     }
 
-    /// Decides as [`request`](Self::request), but doesn't refuse a target without a grant: a person
-    /// can be asked about it.
+    /// Decides like [`request`](Self::request), but doesn't deny a target without a grant, because
+    /// a person can approve it.
     ///
     /// # Errors
     ///
-    /// The refusal, if an approval can't change it.
+    /// Returns the denial if an approval can't change it.
     pub fn status(
         &self,
         target: &Target,
@@ -238,14 +239,14 @@ impl Reach {
     }
 
     /// Returns the addresses at which a job of the session may listen for requests to a target.
-    /// Then such a request never goes to the loopback of this machine. Returns `None` if the
-    /// request isn't for a job.
+    /// Such a request never goes to the loopback of this machine. Returns `None` if the request
+    /// isn't for a job.
     pub fn job_addresses(&self, target: &Target) -> Option<&'static [IpAddr]> {
         if self.job_servers { self.possible_job_addresses(target) } else { None }
     }
 
-    /// Returns the remedy for a refused request that could go to a server of a job. Returns `None`
-    /// if no key would let the request do that.
+    /// Returns the remedy for a denied request that could go to a job's server. Returns `None` if
+    /// no key would make this possible.
     pub(crate) fn remedy_by_jobs(&self, target: &Target) -> Option<String> {
         if self.job_servers {
             let without_tls = Target { scheme: Scheme::Http, ..target.clone() };
@@ -284,12 +285,12 @@ impl Reach {
         }
     }
 
-    /// Decides on an address of a target. `own`: the addresses where this program listens. If one
-    /// of them is `0.0.0.0` or `::`, it stands for every private address here.
+    /// Decides on an address of a target. `own` are the addresses where this program listens. If
+    /// one of them is `0.0.0.0` or `::`, it matches every private address in this check.
     ///
     /// # Errors
     ///
-    /// The refusal.
+    /// Returns the denial.
     pub fn address(
         &self,
         target: &Target,
@@ -316,7 +317,7 @@ impl Reach {
         if let Some(denied) = self.denied.iter().find(|denied| denied.value.is_address(address)) {
             return Err(denied_by(denied, connection(address, target)));
         }
-        // A request by http to `localhost` may carry a secret, so it must stay on this machine.
+        // An http request to `localhost` may contain a secret, so it must stay on this machine.
         let is_here = matches!(&target.host, TargetHost::Name(name) if name == LOCALHOST);
         if is_here && target.scheme == Scheme::Http && !address.to_canonical().is_loopback() {
             return Err(Denial {
@@ -449,8 +450,8 @@ impl Reach {
     }
 }
 
-/// Returns the remedy that grants more. It is `own` for a list of the command line or of the
-/// environment, since leaving out such a list would grant less.
+/// Returns the remedy that grants more. For a list from the command line or the environment, the
+/// remedy is `own`, because without this list less would be granted.
 fn remedy_to_grant(place: &Origin, own: impl FnOnce() -> String) -> String {
     if flag_or_variable(place).is_some() { own() } else { place.remedy(own).into_owned() }
 }
@@ -464,7 +465,8 @@ fn flag_or_variable(place: &Origin) -> Option<String> {
     }
 }
 
-/// Returns why a host is blocked, before its name is resolved. Returns `None` if it is allowed.
+/// Returns the reason why a host is blocked before its name is resolved. Returns `None` if the host
+/// is allowed.
 fn forbidden_host(host: &TargetHost) -> Option<Forbidden> {
     match host {
         TargetHost::Name(name) => forbidden_name(name),

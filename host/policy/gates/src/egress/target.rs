@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use toolhold_contract::text::{cut, neutral_line};
 
-/// Bytes of a URL. Servers refuse longer ones too.
+/// Most bytes of a URL. Servers also refuse longer URLs.
 const MAX_URL: usize = 8192;
 
 /// Bytes of a URL that an error shows.
@@ -14,7 +14,7 @@ const MAX_SHOWN: usize = 200;
 /// The name of this machine.
 pub(super) const LOCALHOST: &str = "localhost";
 
-/// Bytes of a name and of one label: the limits of the DNS.
+/// Most bytes of a name and of a label. Both are limits of the DNS.
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 
@@ -24,12 +24,12 @@ pub enum TargetError {
     /// The URL is too long.
     #[error("the URL is {0} bytes; the limit is {MAX_URL}")]
     Length(usize),
-    /// The URL isn't valid, or programs read it in different ways.
+    /// The URL isn't valid, or programs interpret it differently.
     #[error("`{url}` can't be requested: {source}")]
     Url {
-        /// Its beginning, as one line.
+        /// The start of the URL, as one line.
         url: String,
-        /// Its fault.
+        /// The fault of the URL.
         source: UrlError,
     },
 }
@@ -59,10 +59,10 @@ pub enum UrlError {
         "the URL has a user name or password: remove it with the `@`, and configure a secret instead"
     )]
     Credentials,
-    /// The parser doesn't read it.
+    /// The parser can't read the URL.
     #[error(transparent)]
     Parse(#[from] url::ParseError),
-    /// Its host isn't valid.
+    /// The host isn't valid.
     #[error(transparent)]
     Host(#[from] TargetHostError),
     /// A port that no server has.
@@ -73,7 +73,7 @@ pub enum UrlError {
 /// A host that isn't valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetHostError {
-    /// The parser of URLs doesn't read it.
+    /// The URL parser can't read the host.
     #[error(transparent)]
     Parse(#[from] url::ParseError),
     /// The name is too long.
@@ -85,7 +85,7 @@ pub enum TargetHostError {
     /// A label is too long.
     #[error("a part of the name has {0} bytes; the limit is {MAX_LABEL}")]
     LabelLength(usize),
-    /// The DNS or TLS has no such names.
+    /// Names in the DNS or TLS can't have this character.
     #[error("{0:?} isn't allowed in a name: use letters, digits, `-`, `_` and dots")]
     Character(char),
 }
@@ -120,18 +120,18 @@ impl Scheme {
 /// A host in its normal form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TargetHost {
-    /// A name: ASCII (IDNA), in lower case, without a dot at the end.
+    /// A name in ASCII (IDNA) and lower case, without a dot at the end.
     Name(String),
-    /// An address, in whatever form it was written. A mapped address is one of version 4.
+    /// An address. A mapped address becomes an IPv4 address.
     Address(IpAddr),
 }
 
 impl TargetHost {
-    /// Reads a host as in a URL: an address of version 6 has brackets.
+    /// Reads a host in the form of a URL, in which an IPv6 address has brackets.
     ///
     /// # Errors
     ///
-    /// The fault of the host.
+    /// Returns the fault of the host.
     pub(super) fn parse(written: &str) -> Result<Self, TargetHostError> {
         Self::from_url_host(url::Host::parse(written)?)
     }
@@ -153,8 +153,8 @@ impl TargetHost {
     }
 }
 
-/// Checks that a name is valid for the DNS and TLS. The URL parser has made it ASCII and lower
-/// case.
+/// Checks that a name is valid for the DNS and TLS. The URL parser has already converted it to
+/// ASCII and lower case.
 fn check_name(name: &str) -> Result<String, TargetHostError> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.len() > MAX_NAME {
@@ -191,31 +191,31 @@ pub struct Target {
     pub scheme: Scheme,
     /// Host of the request.
     pub host: TargetHost,
-    /// Port of the request: the written one, or the default port of the scheme.
+    /// The port of the request: the port in the URL, or the default port of the scheme.
     pub port: u16,
 }
 
 impl Target {
     /// Reads the target of a URL.
     ///
-    /// A URL that programs read in different ways is refused: the target that is checked here has
-    /// to be the one that is connected to.
+    /// A URL that programs interpret differently is refused, because the checked target must be the
+    /// target of the connection.
     ///
     /// # Errors
     ///
-    /// The fault of the URL: it isn't a URL, has another scheme, has no host, or has a user name or
-    /// password before the host.
+    /// Returns the fault if the text isn't a URL, has another scheme, has no host, or has a user
+    /// name or password before the host.
     pub fn parse(url: &str) -> Result<Self, TargetError> {
         Ok(Self::with_url(url)?.0)
     }
 
-    /// Reads the target of a URL, and the URL in the normal form that rules check: with the host as
-    /// in [`TargetHost`], with dots in the path resolved, and without the fragment, which isn't
-    /// sent.
+    /// Reads the target of a URL. Also returns the URL in the normal form for rules. This form has
+    /// the host as in [`TargetHost`], a path without dot segments, and no fragment, because the
+    /// fragment isn't sent.
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse).
+    /// Returns the errors of [`parse`](Self::parse).
     pub fn with_url(url: &str) -> Result<(Self, String), TargetError> {
         if url.len() > MAX_URL {
             return Err(TargetError::Length(url.len()));
@@ -267,8 +267,7 @@ impl Target {
         self.to_string()
     }
 
-    /// Returns unusual facts about the target that a person should see before they approve a
-    /// request.
+    /// Returns unusual facts about the target. A person should see them before approving a request.
     pub fn oddities(&self) -> Vec<&'static str> {
         let mut oddities = Vec::new();
         match &self.host {

@@ -1,7 +1,7 @@
-//! Recognises prompt injections: untrusted text that gives orders to the model that reads it.
+//! Recognises prompt injections: untrusted text with instructions for the model that reads it.
 //!
-//! A shape is only a hint. Nothing is removed or refused because of it, and an attacker can use
-//! other words. The gates decide what a model may do, and no text changes them.
+//! A match with a pattern is only a hint, and an attacker can use other words. Matching text isn't
+//! removed or refused. The gates decide on the actions of a model, and text can't change the gates.
 
 use std::sync::OnceLock;
 
@@ -16,7 +16,7 @@ const MAX_TEXT: usize = 4 << 20;
 struct Shape {
     name: &'static str,
     over: Over,
-    /// Every text with the shape has one of these. A text without them isn't searched.
+    /// Strings of which a text with the shape has at least one. Texts without them aren't searched.
     needles: &'static [&'static str],
     pattern: &'static str,
 }
@@ -24,8 +24,8 @@ struct Shape {
 /// The form of the text that a pattern is matched with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Over {
-    /// The words in lower case, with one space between them. Punctuation and line breaks between
-    /// words don't hide a shape then.
+    /// The words in lower case, with one space between them. In this form, punctuation and line
+    /// breaks between words can't hide a shape.
     Words,
     /// The text in lower case, with its punctuation.
     Marks,
@@ -70,8 +70,8 @@ const SHAPES: [Shape; 26] = [
     shape("delimiter_escape_external_data", Over::Marks, &["data"], r"<\s*/?\s*external[-_ ]?data\b"),
 ];
 
-/// Compiled when a text first has one of the needles. The engine is linear in the text. It matches
-/// bytes, since the patterns are ASCII.
+/// Patterns that are compiled when a text first contains one of the needles. The engine's time is
+/// linear in the text. It matches bytes, because the patterns are ASCII.
 static COMPILED: [OnceLock<Option<Regex>>; SHAPES.len()] =
     [const { OnceLock::new() }; SHAPES.len()];
 
@@ -88,8 +88,8 @@ impl Shape {
 }
 
 /// Returns the names of the shapes in a text, in a fixed order. Invisible characters are skipped.
-/// Text in tag characters, which are invisible too, is also searched, and so is the text that
-/// stands in escape sequences, as in JSON.
+/// Tag characters, which are invisible too, and escape sequences, such as in JSON, are decoded and
+/// searched as well.
 pub fn injections(text: &str) -> Vec<&'static str> {
     let text = &text[..text.floor_char_boundary(MAX_TEXT)];
     let mut names = find_visible_and_hidden(text);
@@ -103,7 +103,7 @@ pub fn injections(text: &str) -> Vec<&'static str> {
 }
 
 fn find_visible_and_hidden(text: &str) -> Vec<&'static str> {
-    // Most texts are ASCII, which hides nothing, and are put in lower case at once.
+    // Most texts are ASCII, which can't hide characters. They are converted to lower case directly.
     if text.is_ascii() {
         return find_shapes(&text.to_ascii_lowercase());
     }
@@ -149,14 +149,14 @@ fn to_words(text: &str) -> String {
 }
 
 /// Checks whether a character is a format character, a variation selector, or the character that
-/// replaces removed ones in an answer.
+/// replaces removed characters in an answer.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
         | '\u{fff9}'..='\u{fffb}' | '\u{fffd}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Returns the character that a tag character stands for.
+/// Returns the character that a tag character represents.
 fn from_tag(c: char) -> Option<char> {
     let plain = char::from_u32(u32::from(c).checked_sub(0xe_0000)?)?;
     matches!(plain, ' '..='~').then_some(plain)

@@ -1,5 +1,5 @@
-//! Expands the builtins of a shell that evaluate a text, set a variable, or change which program a
-//! name means.
+//! Expands shell builtins that evaluate a text, set a variable, or change which program a name
+//! means.
 
 use super::super::calculated::{Rule, applies};
 use super::super::variables;
@@ -7,7 +7,7 @@ use super::super::word::{UNKNOWN, Word};
 use super::{ELSEWHERE, EVALUATED, Reading, is_stream};
 
 impl Reading {
-    /// Expands a builtin. Returns true if it is one and nothing else is left to expand.
+    /// Expands a builtin. Returns true if the command is a builtin and is expanded completely.
     pub(super) fn expand_builtin(
         &mut self,
         name: &str,
@@ -82,7 +82,7 @@ impl Reading {
         }
     }
 
-    /// Expands `mapfile`, which sets a list, and may evaluate a text while it does.
+    /// Expands `mapfile`. It sets a list, and may evaluate a text while doing so.
     fn expand_mapfile(&mut self, arguments: &[Word], depth: usize) {
         self.expand_callback(arguments, depth);
         for word in operands(arguments) {
@@ -113,7 +113,7 @@ impl Reading {
     /// Expands `declare` and the other builtins for declarations.
     fn expand_declaration(&mut self, name: &str, arguments: &[Word], depth: usize) {
         self.variables.add_declaration(name, arguments);
-        // The variable is only known when it runs, and may be `PATH`.
+        // The variable is known only when the command runs, and may be `PATH`.
         if arguments
             .iter()
             .any(|word| word.text.split('=').next().unwrap_or_default().contains(UNKNOWN))
@@ -139,8 +139,8 @@ impl Reading {
 
     /// Expands the option of `printf` or `wait` that names a variable to set.
     fn expand_name_option(&mut self, option: &str, rule: Rule, arguments: &[Word]) {
-        // An unknown first word may be the option with a name and an index. A word that
-        // only begins with unknown text would have to end in an index.
+        // An unknown first word may be the option with a name and an index. A word that only starts
+        // with unknown text would have to end in an index.
         if let Some(first) = arguments.first()
             && first.text.starts_with(UNKNOWN)
             && (first.splits || first.text.ends_with([UNKNOWN, ']']))
@@ -168,7 +168,8 @@ impl Reading {
     }
 }
 
-/// Returns the value of an option, which follows its letter, or is the next word.
+/// Returns the value of an option. The value is directly after the option's letter, or is the next
+/// word.
 fn option_value(arguments: &[Word], letter: char) -> Option<Word> {
     let at = arguments.iter().position(|word| has_letter(word, letter))?;
     match arguments[at].text.split_once(letter)?.1 {
@@ -188,7 +189,7 @@ fn has_letter(word: &Word, letter: char) -> bool {
     !letters.starts_with('-') && letters.contains(letter)
 }
 
-/// Returns the arguments without a `--` at their beginning.
+/// Returns the arguments without a leading `--`.
 fn without_dashes(arguments: &[Word]) -> &[Word] {
     match arguments.split_first() {
         Some((first, rest)) if first.text == "--" => rest,
@@ -207,7 +208,7 @@ fn read_names(arguments: &[Word]) -> impl Iterator<Item = &Word> {
     arguments.iter().filter(move |word| {
         let was_value = std::mem::take(&mut is_value);
         let is_option = !was_value && word.text.starts_with('-') && word.text.len() > 1;
-        // These options take the next word. The value of `-a` is a name, so it counts.
+        // These options take the next word. The value of `-a` is a name, so it isn't skipped.
         is_value = is_option
             && word.text.ends_with(['d', 'i', 'n', 'N', 'p', 't', 'u'])
             && !word.text.starts_with("--");

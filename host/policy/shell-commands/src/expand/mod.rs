@@ -19,11 +19,11 @@ const MAX_BYTES: usize = 64 * 1024;
 /// The deepest nesting of commands.
 const MAX_DEPTH: usize = 8;
 
-/// The most commands in one text.
+/// Most commands in one text.
 const MAX_COMMANDS: usize = 256;
 
-/// The most bytes that are analyzed in all. Each part of the text counts again for each program
-/// that it is passed to.
+/// Most bytes that are analysed. If a part of the text is passed to several programs, it counts for
+/// each of them.
 const MAX_WORK: usize = 256 * 1024;
 
 /// Reserved words of shells that precede a command.
@@ -47,15 +47,16 @@ const EVALUATED: &str = "it evaluates a string that is only known at run time";
 /// A program that is started.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// The name in lower case, without its folder.
+    /// The name in lower case without its folder.
     pub(super) name: String,
     pub(super) arguments: Vec<Word>,
     /// The program and its arguments as written.
     pub(super) text: String,
-    /// The same command in other spellings: with the name alone, and without options before its
-    /// subcommand.
+    /// The same command in other spellings: with only the name of the program, and without options
+    /// before its subcommand.
     pub(super) spellings: Vec<String>,
-    /// Whether it certainly is a program, and not just an argument of an unknown program.
+    /// Whether this certainly is a program. If false, it may be only an argument of an unknown
+    /// program.
     pub(super) certain: bool,
 }
 
@@ -64,17 +65,19 @@ pub(super) struct Program {
 pub(super) struct Reading {
     pub(super) programs: Vec<Program>,
     pub(super) redirects: Vec<Redirect>,
-    /// Each command: as written, and also without quotes if that differs.
+    /// The commands as written. A command that differs without quotes is listed again without
+    /// quotes.
     pub(super) texts: Vec<String>,
     pub(super) unclear: Option<&'static str>,
     pub(super) substitutes: bool,
     pub(super) bomb: bool,
-    /// The command that writes the output of the text, and whether no other command writes to it.
+    /// The command that writes the output of the text, and whether no other command writes to this
+    /// output.
     pub(super) last: Option<(Part, bool)>,
     variables: Variables,
     todo: VecDeque<Todo>,
     work: usize,
-    /// The callbacks that the parser has left.
+    /// The number of callbacks that the parser may still make.
     steps: usize,
 }
 
@@ -82,12 +85,12 @@ pub(super) struct Reading {
 enum Todo {
     /// A script for a shell.
     Script { text: String, depth: usize },
-    /// A program and its arguments. `certain`: as in [`Program`].
+    /// A program and its arguments. For `certain`, see [`Program`].
     Words { words: Vec<Word>, depth: usize, certain: bool },
 }
 
 impl Reading {
-    /// Reads a text, and everything in it that is passed to a shell or another program.
+    /// Reads a text, and all texts in it that are passed to a shell or another program.
     pub(super) fn expand(text: &str) -> Self {
         let mut reading = Self { steps: MAX_STEPS, ..Self::default() };
         reading.queue_script(text.to_owned(), 0);
@@ -110,7 +113,7 @@ impl Reading {
         self.unclear.get_or_insert(why);
     }
 
-    /// Counts bytes of work. Returns whether the limit allows them.
+    /// Counts bytes of work. Returns whether the limit isn't exceeded.
     fn spend(&mut self, bytes: usize) -> bool {
         self.work += bytes;
         let is_allowed = self.work <= MAX_WORK;
@@ -170,7 +173,7 @@ impl Reading {
     }
 
     fn read_script(&mut self, text: &str, depth: usize) {
-        // A shell drops a zero byte, and so joins the text around it.
+        // A shell drops NUL bytes, which joins the text around them.
         if text.contains('\0') {
             self.unclear("it contains a zero byte");
         }
@@ -288,7 +291,7 @@ impl Reading {
                     self.add_words(command);
                     return self.queue_words(&with_input(arguments, command), depth + 1, certain);
                 }
-                // These pass the whole command to a shell.
+                // These programs pass the whole command to a shell.
                 command if ["watch", "parallel", "ssh"].contains(&wrapper.name) => {
                     return self.queue_evaluated(command, depth);
                 }
@@ -318,7 +321,7 @@ impl Reading {
         words
     }
 
-    /// Returns the spellings of a program with its arguments besides the written one.
+    /// Returns the other spellings of a program with its arguments.
     fn spellings(&mut self, name: &str, program: &Word, arguments: &[Word]) -> Vec<String> {
         let Some(mut readings) = without_options(name, arguments) else {
             self.unclear("it has too many options before a command");
@@ -339,8 +342,8 @@ impl Reading {
         spellings
     }
 
-    /// Expands a program that takes a command in its own form. Returns true if it is such a program
-    /// and nothing else is left to expand.
+    /// Expands a program that has its own form for a command. Returns true if the program is one of
+    /// these and is expanded completely.
     fn expand_special(
         &mut self,
         name: &str,
@@ -368,7 +371,7 @@ impl Reading {
         }
     }
 
-    /// Expands a program that starts the shell of a user: `su`, `runuser`, `script`, `sg`.
+    /// Expands a program that starts a user's shell: `su`, `runuser`, `script`, `sg`.
     fn expand_user_shell(&mut self, name: &str, arguments: &[Word], depth: usize) {
         if name == "script"
             && let Some(typescript) = Typescript::read(arguments)
@@ -409,7 +412,7 @@ impl Reading {
         }
     }
 
-    /// Expands `env -S`, which splits one text into words. Returns false if `env` has no such
+    /// Expands `env -S`, which splits one string into words. Returns false if `env` has no such
     /// option.
     fn expand_split_string(&mut self, arguments: &[Word], depth: usize) -> bool {
         let option = arguments
@@ -454,7 +457,7 @@ impl Reading {
         }
     }
 
-    /// Expands an unknown program, which may start a shell that its arguments name.
+    /// Expands an unknown program. Such a program may start a shell that is in its arguments.
     fn expand_unknown(&mut self, name: &str, arguments: &[Word], depth: usize) {
         if starts_nothing(name) {
             return;
@@ -545,7 +548,7 @@ fn size(words: &[Word]) -> usize {
     words.iter().map(|word| word.text.len() + 8).sum()
 }
 
-/// Checks whether the name of a file may be that of a stream, such as the standard input.
+/// Checks whether a file name may be the name of a stream, such as the standard input.
 fn is_stream(word: &Word) -> bool {
     let is_unknown = word.open && !is_file(word);
     is_unknown
@@ -559,8 +562,8 @@ fn is_file(word: &Word) -> bool {
     !word.splits && known.starts_with('/') && known.len() > 1
 }
 
-/// Returns the command that `xargs` starts. Its input is unknown: it is appended to the words, and
-/// replaces the mark of `-I`, so it can be a program or a script.
+/// Returns the command that `xargs` starts. Its input is unknown, and is appended to the words or
+/// replaces the mark of `-I`. For this reason the input can be a program or a script.
 fn with_input(arguments: &[Word], command: &[Word]) -> Vec<Word> {
     let options = &arguments[..arguments.len() - command.len()];
     let mut marks = Vec::new();

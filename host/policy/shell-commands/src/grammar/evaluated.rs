@@ -1,5 +1,5 @@
-//! Finds the texts in a syntax tree that bash evaluates although they aren't commands. `calculated`
-//! decides whether they can start one.
+//! Finds the texts in a syntax tree that bash evaluates although they aren't commands. The module
+//! `calculated` decides whether these texts can start a command.
 
 use tree_sitter::Node;
 
@@ -122,7 +122,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Adds the texts that `${…}` evaluates besides the value of its variable.
+    /// Adds the texts that `${…}` evaluates in addition to the value of its variable.
     pub(super) fn expanded(&mut self, text: &str) {
         // Within quotes, shells differ about `$'…'` in an expansion.
         if text.contains("$'") {
@@ -147,7 +147,7 @@ impl<'t> Walk<'t> {
         if name.is_empty() {
             more = more.get(1..).unwrap_or_default();
         }
-        // `${!x*}` and `${!x[@]}` list names and indices; they evaluate nothing.
+        // `${!x*}` and `${!x[@]}` list names and indexes, and evaluate no text.
         if by_name.is_some() && matches!(more, "*" | "@" | "[@]" | "[*]") {
             return;
         }
@@ -155,7 +155,7 @@ impl<'t> Walk<'t> {
             self.variables.add_arithmetic(if is_name(name) { name } else { inner });
         }
         if more.starts_with('[') {
-            // The index is checked by `index`. It ends where its brackets are balanced.
+            // `index` checks the index. The index ends where its brackets are balanced.
             let mut depth = 0_i32;
             let end = more.char_indices().find(|(_, c)| {
                 depth += i32::from(*c == '[') - i32::from(*c == ']');
@@ -209,7 +209,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Adds the arithmetic of `[[ … ]]`, and the variables that it names.
+    /// Adds the arithmetic of `[[ … ]]` and its variables.
     pub(super) fn condition(&mut self, node: Node<'t>) {
         let mut operator_count = 0;
         let mut cursor = node.walk();
@@ -268,7 +268,7 @@ fn between_brackets(text: &str) -> Option<&str> {
     brackets.strip_prefix('[')?.strip_suffix(']')
 }
 
-/// Checks whether arithmetic starts no command, and its brackets are balanced.
+/// Checks whether arithmetic starts no command and has balanced brackets.
 fn is_balanced(arithmetic: &str, is_loop: bool) -> bool {
     let mut depth = 0_i32;
     for c in arithmetic.chars() {

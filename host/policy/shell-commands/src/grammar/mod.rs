@@ -1,11 +1,11 @@
 //! Parses the text of a shell command with a grammar of bash.
 //!
-//! The grammar knows more forms than a parser written by hand would, but it isn't the shell: it
-//! accepts errors, and it reads some texts differently. So its result is checked against the text.
-//! Each word has to be a word to a shell too, the gaps between words may hold nothing that
-//! separates commands, and a here-document has to end where a shell ends it. If a check fails, or
-//! if the grammar reports an error, the commands that were found still count, and the text is
-//! unclear.
+//! The grammar supports more forms than a handwritten parser would, but it differs from the shell:
+//! it accepts errors, and it reads some texts differently. For this reason, its result is checked
+//! against the text. Each word must also be a word for a shell, the gaps between words must not
+//! contain text that separates commands, and a here-document must end where a shell ends it. If a
+//! check fails or the grammar reports an error, the text is unclear, but the commands that were
+//! found still apply.
 
 mod evaluated;
 mod nodes;
@@ -28,17 +28,17 @@ const UNREADABLE: &str = "it is unknown how a shell reads it";
 /// The reason if a text exceeds the limits of the analysis.
 pub(super) const TOO_MUCH: &str = "it exceeds the limits of the analysis";
 
-/// How often the parser may call its progress callback, which it does every hundred steps. A script
-/// of 40 KiB takes about a thousand calls. A hostile text needs more time per call.
+/// Limit for the calls of the parser's progress callback. The parser calls it every hundred steps.
+/// A script of 40 KiB takes about a thousand calls. A hostile text needs more time per call.
 pub(super) const MAX_STEPS: usize = 1024;
 
-/// Most bytes that the parser reads at once, and how many reads cost as much as one callback: at
-/// some signs it reads the whole rest to read one word.
+/// Most bytes that the parser reads at once, and the number of reads that cost as much as one
+/// callback. After some operators, the parser reads the whole rest of the text to find one word.
 const CHUNK: usize = 1024;
 const READS: usize = 16;
 
-/// Signs at which the parser goes back or reads the whole rest, and how many of them a text may
-/// have.
+/// Operators at which the parser goes back or reads the whole rest of the text. Each has its
+/// greatest number in one text.
 const COSTLY: [(&str, usize); 2] = [("|", 1024), ("<<", 64)];
 
 /// The parts of a text.
@@ -50,13 +50,14 @@ pub(super) struct Parsed {
     pub(super) assigned: Vec<(String, Word)>,
     /// The texts in backticks.
     pub(super) scripts: Vec<String>,
-    /// Why the text may do more than that.
+    /// The reason why the text may start further commands.
     pub(super) unclear: Option<&'static str>,
-    /// Whether another command uses the output of a command in it, as text or as a file.
+    /// Whether another command uses the output of a command in the text, as text or as a file.
     pub(super) substitutes: bool,
-    /// Whether a function in it starts itself twice.
+    /// Whether a function in the text starts itself twice.
     pub(super) bomb: bool,
-    /// The command that writes the output of the text, and whether no other command writes to it.
+    /// The command that writes the output of the text, and whether no other command writes to this
+    /// output.
     pub(super) last: Option<(Part, bool)>,
 }
 
@@ -78,15 +79,15 @@ pub(super) struct Redirect {
 }
 
 impl Redirect {
-    /// Returns the sign of its direction.
+    /// Returns the operator of the direction.
     pub(super) fn sign(&self) -> &'static str {
         if self.writes { ">" } else { "<" }
     }
 }
 
-/// Parses a text. `steps` is the number of callbacks that the parser has left, and is reduced by
-/// those that it used. `variables` is what is known of the variables; the text's own assignments
-/// are added to it.
+/// Parses a text. `steps` is the number of callbacks that the parser may still make, and is reduced
+/// by the used callbacks. `variables` are the known variables. The assignments in the text are
+/// added to them.
 pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) -> Parsed {
     if COSTLY.iter().any(|(sign, most)| source.matches(sign).count() > *most) {
         return unreadable(TOO_MUCH);
@@ -109,7 +110,7 @@ pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) 
         )
     });
     *steps = left.get() / READS;
-    // Without a read, the parser takes the text for shorter than it is.
+    // Without a read, the parser assumes that the text is shorter than it is.
     let Some(tree) = tree else { return unreadable(TOO_MUCH) };
     if left.get() == 0 {
         return unreadable(TOO_MUCH);
@@ -133,7 +134,7 @@ fn unreadable(why: &'static str) -> Parsed {
     Parsed { unclear: Some(why), ..Parsed::default() }
 }
 
-/// Takes a number away from another one. Returns whether it was as large.
+/// Subtracts `cost` from `left`. Returns whether `left` was at least `cost`.
 fn spend(left: &Cell<usize>, cost: usize) -> bool {
     let is_enough = left.get() >= cost;
     left.set(left.get().saturating_sub(cost));
@@ -143,7 +144,7 @@ fn spend(left: &Cell<usize>, cost: usize) -> bool {
 struct Walk<'t> {
     source: &'t str,
     parsed: Parsed,
-    /// The kinds of the nodes around the current one, the outermost first.
+    /// The kinds of the parent nodes. The outermost comes first.
     above: Vec<&'t str>,
     /// The command that was already added together with its redirections.
     handled: Option<usize>,
@@ -161,8 +162,8 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Visits every node, the outer ones first. It doesn't use recursion, because an untrusted text
-    /// decides how deep the tree is.
+    /// Visits every node. Parents come before their children. The function isn't recursive because
+    /// an untrusted text determines the depth of the tree.
     fn run(&mut self, root: Node<'t>) {
         let mut cursor = root.walk();
         loop {
@@ -247,7 +248,7 @@ impl<'t> Walk<'t> {
                 self.unclear(DISPUTED);
             }
             "word" | "concatenation" if above == "expansion" => {}
-            // The children of these were read with them.
+            // The children of these nodes were read together with their parents.
             _ if matches!(above, "concatenation" | "translated_string") => {}
             "word" | "number" | "raw_string" | "ansi_c_string" | "string" | "concatenation"
             | "translated_string" => {
@@ -262,7 +263,7 @@ impl<'t> Walk<'t> {
 
     /// Checks the text that the grammar skips between the children of a node.
     fn gaps(&mut self, node: Node<'t>) {
-        // The gaps in these are text.
+        // The gaps in these nodes are text.
         if matches!(
             node.kind(),
             "string" | "heredoc_body" | "expansion" | "concatenation" | "regex"
@@ -270,7 +271,7 @@ impl<'t> Walk<'t> {
             return;
         }
         let mut before: Option<Node<'t>> = None;
-        // These end with their line, so a child on the next line doesn't belong to them.
+        // These nodes end with their line, so a child on the next line doesn't belong to them.
         let ends_with_line = matches!(
             node.kind(),
             "file_redirect"
@@ -297,7 +298,7 @@ impl<'t> Walk<'t> {
 
     fn gap(&mut self, gap: &str, between: Option<(Node<'t>, Node<'t>)>) {
         let spaces = gap.replace("\\\n", "");
-        // The grammar drops a `-` here; `redirected` adds it to the command again.
+        // The grammar drops a `-` here. `redirected` adds it to the command again.
         if spaces.trim() == "-"
             && let Some((_, after)) = between
             && after.kind() == "heredoc_redirect"
@@ -313,7 +314,8 @@ impl<'t> Walk<'t> {
         }
         let Some((before, after)) = between else { return };
         if spaces.is_empty() && !gap.is_empty() {
-            // The line continues, so the two nodes touch. `command` joins them if both are words.
+            // The line continues, so the two nodes have no gap. `command` joins them if both are
+            // words.
             let left = is_meta(self.text(before).chars().next_back());
             let right = is_meta(self.text(after).chars().next());
             let are_words =
@@ -324,8 +326,8 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Adds a simple command. `more`: its words after the redirections. `streams`: its redirections
-    /// as written.
+    /// Adds a simple command. `more` are its words after the redirections. `streams` are its
+    /// redirections as written.
     fn command(&mut self, node: Node<'t>, more: &[Word], streams: &[String]) {
         if self.handled == Some(node.id()) {
             return;
@@ -385,7 +387,7 @@ impl<'t> Walk<'t> {
         self.parsed.parts.push(part);
     }
 
-    /// Returns the word that a child of a command stands for.
+    /// Returns the word of a command's child node.
     fn word_of_command(&mut self, child: Node<'t>) -> Word {
         let mut node = child;
         if child.kind() == "command_name" {
@@ -444,8 +446,8 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Returns the words of a command after a redirection, which the grammar makes a part of the
-    /// redirection.
+    /// Returns the words of a command after a redirection. The grammar makes these words a part of
+    /// the redirection.
     fn words_after(&mut self, redirect: Node<'t>) -> Vec<Word> {
         let mut words = Vec::new();
         let skip = usize::from(redirect.kind() != "heredoc_redirect");
@@ -501,8 +503,8 @@ impl<'t> Walk<'t> {
         Some(Redirect { target, writes })
     }
 
-    /// Checks whether a number is directly before a redirection. A shell reads it as the number of
-    /// a stream, the grammar as a word.
+    /// Checks whether a number is directly before a redirection. A shell reads this number as the
+    /// number of a stream, but the grammar reads it as a word.
     fn is_numbered(&self, node: Node<'t>) -> bool {
         let before = &self.source[..node.start_byte()];
         let word = before.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -563,7 +565,7 @@ impl<'t> Walk<'t> {
     }
 
     /// Checks a test. `[ … ]` is an ordinary command, so operators such as `<` belong to the shell.
-    /// In `[[ … ]]`, they compare.
+    /// In `[[ … ]]`, these operators compare values.
     fn test(&mut self, node: Node<'t>) {
         let text = self.text(node);
         if text.starts_with("[[") {
@@ -622,7 +624,7 @@ impl<'t> Walk<'t> {
         self.variables.add_function(name);
     }
 
-    /// Checks the text in `${…}` that isn't in a node of its own.
+    /// Checks the text in `${…}` that has no separate node.
     fn expansion(&mut self, node: Node<'t>) {
         self.expanded(self.text(node));
         let mut at = node.start_byte() + 2;

@@ -1,11 +1,11 @@
-//! The kinds of syntax nodes whose meaning is known, and whether the text between nodes is
+//! The kinds of syntax nodes with a known meaning. Also checks whether the text between nodes is
 //! harmless.
 
 use tree_sitter::Node;
 
 use super::super::word::expands;
 
-/// Kinds of nodes whose meaning is known.
+/// Kinds of nodes with a known meaning.
 pub(super) const KNOWN: [&str; 59] = [
     "ansi_c_string",
     "arithmetic_expansion",
@@ -68,8 +68,8 @@ pub(super) const KNOWN: [&str; 59] = [
     "word",
 ];
 
-/// Checks whether a text has no character that begins or ends a command or a quote. If `expansion`,
-/// the text is in `${…}`, where only the closing brace ends it.
+/// Checks whether a text has no character that starts or ends a command or a quote. `expansion`
+/// means that the text is in `${…}`, where only the closing brace ends it.
 pub(super) fn is_inert_text(text: &str, expansion: bool) -> bool {
     let mut letters = text.chars().peekable();
     let mut depth = 0_i32;

@@ -1,24 +1,24 @@
-//! Finds the command in a syntax tree that writes the output: the last one. In a pipe, the last one
-//! that does more than show its input.
+//! Finds the command in a syntax tree that writes the output. This is the last command. In a pipe,
+//! it is the last command that does more than show its input.
 
 use tree_sitter::Node;
 
-/// Commands after another one whose own output doesn't matter: `cargo test || true`,
+/// Commands whose output isn't important if they follow another command: `cargo test || true`,
 /// `make; echo "exit: $?"`.
 const ASIDE: [&str; 7] = ["echo", "printf", "true", "false", ":", "exit", "wait"];
 
-/// Commands at the end of a pipe that show their input, or a part of it.
+/// Commands that only show their input or a part of it at the end of a pipe.
 const SHOWS: [&str; 8] = ["tail", "head", "cat", "tee", "less", "more", "ts", "colrm"];
 
-/// Commands that write no output if they succeed.
+/// Commands that write no output on success.
 const QUIET: [&str; 27] = [
     ".", ":", "[", "alias", "cd", "chmod", "cp", "exit", "export", "false", "ln", "mkdir", "mv",
     "popd", "pushd", "rm", "set", "shopt", "sleep", "source", "test", "touch", "trap", "true",
     "ulimit", "umask", "unset",
 ];
 
-/// Returns the node of the command that writes the output of a tree, and whether no other command
-/// in the tree writes to the same output.
+/// Returns the node of the command that writes the output of a tree. Also returns whether no other
+/// command in the tree writes to the same output.
 pub(super) fn last_node<'t>(root: Node<'t>, source: &str) -> Option<(Node<'t>, bool)> {
     let mut node = root;
     let mut alone = true;

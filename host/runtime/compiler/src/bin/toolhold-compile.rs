@@ -1,5 +1,5 @@
-//! The compiler alone, for the build of Toolhold: the built-in plugins are compiled before the
-//! program that has them inside.
+//! A separate program with only the compiler, for the build of Toolhold. The built-in plugins are
+//! compiled before the program that contains them.
 
 fn main() {
     toolhold_compiler::helper_hook();

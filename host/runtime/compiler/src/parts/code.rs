@@ -11,13 +11,13 @@ use crate::parts::engine::{PartEngine, PartState};
 use crate::parts::job::{PartError, PartErrorKind};
 use crate::{CompileError, Compiler};
 
-/// The interface that a part exports, and its function.
+/// The interface that a part exports, and the function of this interface.
 const INTERFACE: &str = "toolhold:tool/part@0.1.0";
 const FUNCTION: &str = "run";
 
 /// The parts that a plugin brings along.
 pub struct Parts {
-    /// The parts, each with its code if it was used.
+    /// The parts. Each has its code if it was used.
     list: Vec<(Part, Mutex<Option<Code>>)>,
     folders: Vec<PathBuf>,
 }
@@ -41,7 +41,7 @@ enum PartCodeError {
 }
 
 /// The error if no folder has the file with the part's digest. The message doesn't list the
-/// folders: the list is long, and the same for each part.
+/// folders, because the list is long and the same for each part.
 #[derive(Debug, thiserror::Error)]
 #[error("its file is missing, or is of another build")]
 struct PartFileError;
@@ -54,8 +54,7 @@ impl Parts {
         Self { list, folders }
     }
 
-    /// Returns the code of a part. Its first use on a machine reads the file and compiles it.
-    /// Blocks.
+    /// Returns the code of a part. The first use on a machine reads and compiles the file. Blocks.
     pub(crate) fn code(
         &self,
         engine: &PartEngine,
@@ -71,12 +70,12 @@ impl Parts {
             };
             return Err(PartError { kind: PartErrorKind::Invalid, message });
         };
-        // Other calls wait here, so that a part is compiled once.
+        // Other calls wait for this lock, so that a part is compiled only once.
         let mut stored = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(code) = &*stored {
             return Ok(code.clone());
         }
-        // A failure isn't stored: the missing file may appear while the host runs.
+        // A failure isn't stored, because the missing file may be added while the host runs.
         let code = self.make_code(engine, compiler, part).map_err(|error| PartError {
             kind: PartErrorKind::Unavailable,
             message: format!("the part `{name}` can't be used: {error}"),
@@ -105,7 +104,7 @@ impl Parts {
         Ok(Code { pre, run })
     }
 
-    /// Reads the component with the part's digest, from the first folder that has it.
+    /// Reads the component with the part's digest from the first folder that contains it.
     fn read(&self, part: &Part) -> Result<Vec<u8>, PartFileError> {
         for folder in &self.folders {
             let path = folder.join(format!("{}.wasm", part.name));
@@ -117,7 +116,7 @@ impl Parts {
         Err(PartFileError)
     }
 
-    /// Returns the names of the parts whose files are missing, or have another digest. Blocks.
+    /// Returns the names of the parts whose files are missing or have another digest. Blocks.
     pub fn missing(&self) -> Vec<&str> {
         let mut names = Vec::new();
         for (part, _) in &self.list {
@@ -128,7 +127,7 @@ impl Parts {
         names
     }
 
-    /// Returns the folders in which files of parts are looked for.
+    /// Returns the folders in which the files of parts are searched for.
     pub fn folders(&self) -> &[PathBuf] {
         &self.folders
     }

@@ -1,4 +1,4 @@
-//! The engine of parts, and what one instance may use: random numbers, and bounded memory.
+//! The engine of parts. An instance gets only random numbers and limited memory.
 
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
@@ -27,7 +27,7 @@ const BOUNDS: StoreBounds = StoreBounds {
 /// The engine of parts. Plugins share it.
 pub struct PartEngine {
     pub(crate) wasm: wasmtime::Engine,
-    /// Threads that calls may have in addition to the first of each.
+    /// Threads that calls may use in addition to their first threads.
     spare: AtomicUsize,
 }
 
@@ -36,7 +36,7 @@ impl PartEngine {
     ///
     /// # Errors
     ///
-    /// [`HostError::Engine`] if this machine can't run it.
+    /// [`HostError::Engine`] if the engine can't run on this machine.
     pub fn new() -> Result<Self, HostError> {
         let wasm = wasmtime::Engine::new(&settings())
             .map_err(|error| HostError::Engine(format!("{error:#}")))?;
@@ -44,7 +44,7 @@ impl PartEngine {
         Ok(Self { wasm, spare: AtomicUsize::new(processors.saturating_sub(1)) })
     }
 
-    /// Links random numbers, and traps for everything else.
+    /// Links random numbers. All other imports trap.
     pub(crate) fn linker(&self, component: &Component) -> wasmtime::Result<Linker<PartState>> {
         let mut linker = Linker::new(&self.wasm);
         for (import, _) in component.component_type().imports(&self.wasm) {
@@ -54,33 +54,33 @@ impl PartEngine {
         Ok(linker)
     }
 
-    /// Takes up to `count` of the threads that no other call has.
+    /// Takes up to `count` of the threads that no other call uses.
     pub(crate) fn take_threads(&self, count: usize) -> Threads<'_> {
         let update = self.spare.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |spare| {
             Some(spare.saturating_sub(count))
         });
-        // The update never fails. Its value is the number of spare threads before.
+        // The update never fails. Its value is the previous number of spare threads.
         let spare_before = update.unwrap_or_default();
         Threads { spare: &self.spare, taken: spare_before.min(count) }
     }
 }
 
-/// The engine of parts, which is started for the first part.
+/// The engine of parts. It is started for the first part.
 #[derive(Default)]
 pub struct LazyPartEngine(OnceLock<Result<PartEngine, HostError>>);
 
 impl LazyPartEngine {
-    /// Returns the engine, and starts it at its first use.
+    /// Returns the engine. Starts it at its first use.
     ///
     /// # Errors
     ///
-    /// This machine can't run the engine.
+    /// Returns an error if the engine can't run on this machine.
     pub fn get(&self) -> Result<&PartEngine, &HostError> {
         self.0.get_or_init(PartEngine::new).as_ref()
     }
 }
 
-/// Threads of a call, given back when it ends.
+/// Threads of a call. They are released when the call ends.
 pub(crate) struct Threads<'e> {
     spare: &'e AtomicUsize,
     pub(crate) taken: usize,
@@ -104,7 +104,8 @@ impl PartState {
         Self { random: Random::default(), limiter: StoreLimiter::new(BOUNDS), meter }
     }
 
-    /// Prepares the instance for its next input, which gets the same random numbers as the first.
+    /// Prepares the instance for its next input. The next input gets the same random numbers as the
+    /// first.
     pub(crate) fn begin(&mut self, meter: Meter) {
         self.random = Random::default();
         self.meter = meter;

@@ -1,4 +1,4 @@
-//! The inputs of one call, their bounds, and what they have used.
+//! The inputs of one call, their limits, and their use of resources.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use toolhold_contract::CancellationToken;
 
-/// Processor time of one input.
+/// Time limit for one input, in processor time.
 const INPUT_TIME: Duration = Duration::from_secs(2);
 /// How often running parts are checked.
 const TICK: Duration = Duration::from_millis(5);
 
-/// The bounds of one call.
+/// The limits of one call.
 #[derive(Clone, Debug)]
 pub struct PartBounds {
     /// The end of the call's time.
@@ -41,10 +41,9 @@ pub enum PartErrorKind {
     Invalid,
     /// The part's file is missing, or can't be used.
     Unavailable,
-    /// A limit of one input.
+    /// One input reached a limit.
     Limit,
-    /// The call ended before this input, or has used up the processor time that the operator
-    /// granted it.
+    /// The call ended before this input, or has used its granted processor time.
     Budget,
     /// The part reported an error, or crashed.
     Failed,
@@ -62,7 +61,7 @@ pub(crate) struct Job {
     pub(crate) bounds: PartBounds,
     /// Nanoseconds of processor time that were used.
     pub(crate) used: AtomicU64,
-    /// Bytes of answers that are left.
+    /// The number of bytes that answers may still have.
     pub(crate) output: AtomicUsize,
     /// The threads that still work.
     pub(crate) working: Mutex<usize>,
@@ -83,8 +82,7 @@ impl Job {
         self.ended.notify_all();
     }
 
-    /// Interrupts the parts again and again, so that they are checked, until all threads have
-    /// ended.
+    /// Interrupts the parts periodically for checks until all threads have ended.
     pub(crate) fn tick(&self, engine: &wasmtime::Engine) {
         let mut working = self.working();
         while *working > 0 {
@@ -111,11 +109,11 @@ impl Job {
         None
     }
 
-    /// Takes the bytes of an answer from the budget for all answers.
+    /// Subtracts the bytes of an answer from the budget for all answers.
     ///
     /// # Errors
     ///
-    /// Fewer bytes are left.
+    /// Returns an error if the budget has fewer bytes.
     pub(crate) fn admit(&self, output: Vec<u8>) -> Result<Vec<u8>, PartError> {
         let size = output.len();
         let update = self
@@ -131,11 +129,11 @@ impl Job {
     }
 }
 
-/// The processor time of one input, on its thread.
+/// Measures the processor time of one input on its thread.
 pub(crate) struct Meter {
     job: Arc<Job>,
     started: Duration,
-    /// The time up to which the thread's time was added to that of the call.
+    /// The part of the thread's time that was already added to the call's time.
     charged: Duration,
     /// The reason why the part was stopped.
     pub(crate) stopped: Option<PartError>,
@@ -157,7 +155,7 @@ impl Meter {
         now.saturating_sub(self.started)
     }
 
-    /// Checks whether the part may go on.
+    /// Checks whether the part may continue.
     pub(crate) fn check(&mut self) -> bool {
         self.stopped = if self.charge() >= INPUT_TIME {
             let time = INPUT_TIME.as_secs();

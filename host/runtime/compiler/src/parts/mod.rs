@@ -1,8 +1,8 @@
-//! Runs parts: pure components that a plugin brings along.
+//! Runs parts, which are pure components of a plugin.
 //!
-//! A part has no capabilities. Parts have their own engine. It links random numbers that are always
-//! the same; every other import traps. The plugin's manifest names each part with its digest. Parts
-//! of one call run on several threads, each input under bounds of its own.
+//! A part has no capabilities. Parts have a separate engine. The engine links random numbers that
+//! are always the same, and all other imports trap. The plugin's manifest names each part with its
+//! digest. Parts of one call run on several threads, and each input has its own limits.
 
 mod code;
 mod engine;

@@ -6,7 +6,7 @@ use wasmtime::component::Linker;
 /// Most random bytes of one call.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A sequence of numbers: SplitMix64, from a fixed start.
+/// A sequence of numbers from SplitMix64 with a fixed start.
 #[derive(Debug, Default)]
 pub(crate) struct Random(u64);
 
@@ -20,7 +20,7 @@ impl Random {
     }
 }
 
-/// Links an import, if it is an interface of `wasi:random`. `random` finds the numbers in the data
+/// Links an import if it is an interface of `wasi:random`. `random` returns the numbers in the data
 /// of a store.
 pub(crate) fn link<T: 'static>(
     linker: &mut Linker<T>,

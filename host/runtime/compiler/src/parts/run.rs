@@ -22,9 +22,9 @@ const MAX_OUTPUT: usize = 16 << 20;
 const MAX_ERROR: usize = 4096;
 /// An instance with more memory isn't used for the next input.
 const KEPT_MEMORY: usize = 64 << 20;
-/// wasmtime's message about a larger answer. Its error has no public type.
+/// wasmtime's message about an answer that is too large. Its error has no public type.
 const TOO_LARGE: &str = "fuel allocated for hostcalls has been exhausted";
-/// Stack of a thread: that of the guest, and as much for the host.
+/// Stack of a thread: the guest's stack, and the same size for the host.
 const STACK: usize = 4 << 20;
 
 impl Parts {
@@ -48,7 +48,7 @@ impl Parts {
             Err(error) => return (vec![Err(error); count], Duration::ZERO),
         };
 
-        // This call has one thread in any case.
+        // A call always has one thread.
         let threads = engine.take_threads(count.saturating_sub(1));
         let job = Arc::new(Job {
             next: AtomicUsize::new(0),
@@ -92,7 +92,7 @@ fn without_thread() -> Result<Vec<u8>, PartError> {
     })
 }
 
-/// Works on inputs until there are no more.
+/// Processes inputs until there are no more.
 fn work(code: &Code, job: &Arc<Job>) {
     let mut instance = None;
     loop {
@@ -107,11 +107,11 @@ fn work(code: &Code, job: &Arc<Job>) {
     }
 }
 
-/// An instance that may get another input.
+/// An instance that can process another input.
 type IdleInstance = Option<(Store<PartState>, Func)>;
 
-/// Runs a part on one input, in the idle instance or in a fresh one. `idle`: gets the instance if
-/// it can serve another input.
+/// Runs a part on one input, in the idle instance or in a new instance. Stores the instance in
+/// `idle` if it can process another input.
 fn answer(
     code: &Code,
     job: &Arc<Job>,
@@ -163,7 +163,7 @@ fn trap_error(error: &wasmtime::Error, state: &mut PartState) -> PartError {
     failed(format!("the part crashed: {}", neutral(cut(&cause, MAX_ERROR))))
 }
 
-/// Makes a store and sets all its limits. No other place makes stores of parts.
+/// Makes a store and sets all its limits. Only this function makes stores of parts.
 fn instantiate(code: &Code, meter: Meter) -> (Store<PartState>, wasmtime::Result<Func>) {
     let mut store = Store::new(code.pre.engine(), PartState::new(meter));
     store.limiter(|state| &mut state.limiter);

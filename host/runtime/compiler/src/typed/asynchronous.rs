@@ -1,6 +1,6 @@
-//! Finds the exported functions that this engine doesn't run at all: those of WASI 0.3, which are
-//! async, or take or return streams, futures or error contexts. A component with such a function
-//! isn't compiled, so its other functions can't serve either.
+//! Finds the exported functions that this engine can't run. These are functions of WASI 0.3: async
+//! functions, and functions with streams, futures or error contexts. A component with such a
+//! function isn't compiled, so its other functions can't be used either.
 
 use std::collections::HashSet;
 
@@ -14,9 +14,9 @@ use wasmparser::{Parser, Payload, PrimitiveValType, ValidPayload, Validator, Was
 /// Most functions that are named.
 const MAX_NAMED: usize = 8;
 
-/// Returns the names of the functions that this engine doesn't run, as WIT writes them. The list is
-/// empty if there are none, or if the component isn't valid. The search takes time and memory, so
-/// an untrusted component should be checked in a process with limits.
+/// Returns the names of the functions that this engine can't run, in the form of WIT. The list is
+/// empty if there are no such functions, or if the component isn't valid. The search takes time and
+/// memory, so check untrusted components in a process with limits.
 pub fn asynchronous_functions(wasm: &[u8]) -> Vec<String> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut types = None;
@@ -45,7 +45,7 @@ pub fn asynchronous_functions(wasm: &[u8]) -> Vec<String> {
     names
 }
 
-/// Finds the async functions among the exports of a component and of its interfaces.
+/// Finds the async functions in the exports of a component and of its interfaces.
 fn find_async(types: TypesRef<'_>, exports: &[String]) -> Vec<String> {
     let mut names = Vec::new();
     for export in exports {
@@ -76,8 +76,8 @@ fn is_async(types: TypesRef<'_>, function: ComponentFuncTypeId) -> bool {
         || function.result.is_some_and(|ty| has_async(types, ty, &mut seen))
 }
 
-/// Checks whether a type has a stream, a future or an error context. Each type is visited once:
-/// types may refer to each other so often that a walk through the whole tree would not end.
+/// Checks whether a type contains a stream, a future or an error context. Each type is visited
+/// once, because types can refer to each other so often that visiting the whole tree would not end.
 fn has_async(
     types: TypesRef<'_>,
     ty: ComponentValType,

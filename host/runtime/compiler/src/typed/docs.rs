@@ -1,20 +1,20 @@
-//! Reads the documentation inside a component: the custom section `package-docs`, which the tools
-//! of WIT write. It is in the component itself, or in a section `component-type…` of a module
-//! inside it, which describes the world that the module was built for.
+//! Reads the documentation inside a component: the custom section `package-docs`, which WIT tools
+//! write. The section is in the component itself, or in a section `component-type…` of a module
+//! inside the component. That section describes the world for which the module was built.
 
 use serde_json::Value;
 use wasmparser::{Parser, Payload};
 
-/// The custom section with the documentation: a byte for the version, and JSON.
+/// The custom section with the documentation. It contains a version byte and JSON.
 const SECTION: &str = "package-docs";
 
-/// The versions of its format that are known, which differ in nothing that is read here.
+/// The known versions of the format. The parts that are read are the same in all of them.
 const VERSIONS: [u8; 2] = [0, 1];
 
 /// The beginning of the names of sections that describe a module's world.
 const WORLD: &str = "component-type";
 
-/// Most bytes of one such section, and most sections that are read.
+/// Most bytes of one documentation section, and most sections that are read.
 const MAX_SECTION: usize = 256 * 1024;
 const MAX_SECTIONS: usize = 8;
 
@@ -23,7 +23,7 @@ const MAX_SECTIONS: usize = 8;
 pub struct Docs(Vec<Value>);
 
 impl Docs {
-    /// Reads the documentation of a component. A section that is damaged or too large is left out.
+    /// Reads the documentation of a component. A section that is damaged or too large is ignored.
     pub fn read(wasm: &[u8]) -> Self {
         let mut all = Vec::new();
         for payload in Parser::new(0).parse_all(wasm).map_while(Result::ok) {
@@ -56,7 +56,7 @@ impl Docs {
         package.or_else(|| self.worlds().find_map(|world| world.get("docs")?.as_str()))
     }
 
-    /// Returns the documentation of a function. `interface`: the full name of its interface, or
+    /// Returns the documentation of a function. `interface` is the full name of its interface, or
     /// `None` if the function belongs to the world itself.
     pub(crate) fn function(&self, interface: Option<&str>, function: &str) -> Option<&str> {
         let Some(interface) = interface else {
@@ -78,7 +78,7 @@ impl Docs {
         }
     }
 
-    /// Returns the entries with these keys, of all worlds.
+    /// Returns the entries with these keys in all worlds.
     fn world_entries(&self, keys: [&'static str; 2]) -> impl Iterator<Item = &Value> {
         self.worlds().flat_map(move |world| keys.into_iter().filter_map(move |key| world.get(key)))
     }
@@ -100,8 +100,8 @@ fn find_interface_docs<'d>(
     find_docs(functions, function)
 }
 
-/// Finds a function's documentation: a text, or an object with a text. Returns `None` if the text
-/// is blank.
+/// Finds a function's documentation, which is a string, or an object with a string. Returns `None`
+/// if the string is blank.
 fn find_docs<'d>(functions: &'d Value, name: &str) -> Option<&'d str> {
     let entry = functions.get(name)?;
     let text = match entry.as_str() {

@@ -1,4 +1,4 @@
-//! Decides which exported functions of a component that knows nothing of Toolhold become tools, and
+//! Decides which exported functions of a component that isn't made for Toolhold become tools, and
 //! calls them.
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use crate::typed::schema::{Schemas, TypeError};
 use crate::typed::signature::write_signature;
 use crate::typed::values::{Lifting, Lowering, ValueError};
 
-/// The bounds for the tools of one component.
+/// The limits for the tools of one component.
 #[derive(Clone, Copy, Debug)]
 pub struct ToolBounds {
     /// Most tools.
@@ -30,7 +30,7 @@ pub struct ToolBounds {
 /// Most bytes of a failure's message.
 const MAX_MESSAGE: usize = 4096;
 
-/// Bytes of a description that are kept for the signature.
+/// Bytes of a description that are reserved for the signature.
 const SIGNATURE: usize = 1300;
 
 /// Most exports that are looked at. The rest can't all be tools.
@@ -54,21 +54,21 @@ pub struct Functions {
 struct Function {
     /// The tool's own name.
     name: String,
-    /// Where the component exports it, as WIT writes that.
+    /// The place where the component exports the function, in the form of WIT.
     written: String,
     interface: Option<String>,
     index: ComponentExportIndex,
     params: Vec<(String, Type)>,
-    /// The type of the result. A `result` is split: its error is the tool's failure.
+    /// The type of the result. A WIT `result` is split, and its error is the tool's failure.
     ok: Option<Type>,
     err: Option<Type>,
     fails: bool,
     definition: Definition,
 }
 
-/// A function on its way to be a tool.
+/// A function that may become a tool.
 struct Exported {
-    /// The interface's full name. `None`: the component exports the function itself.
+    /// The full name of the interface. `None` if the component exports the function directly.
     interface: Option<String>,
     function: String,
     index: ComponentExportIndex,
@@ -103,11 +103,11 @@ enum FunctionError {
 }
 
 impl Functions {
-    /// Reads the types of a component. None of its code runs.
+    /// Reads the types of a component. No code of the component runs.
     ///
     /// # Errors
     ///
-    /// The component exports no function.
+    /// Returns an error if the component exports no function.
     pub fn from_component(
         component: &Component,
         bounds: ToolBounds,
@@ -140,7 +140,7 @@ impl Functions {
     ///
     /// # Errors
     ///
-    /// There is no tool of that name.
+    /// Returns an error if there is no tool with this name.
     fn find(&self, tool: &str) -> Result<&Function, Failure> {
         self.offered.iter().find(|function| function.name == tool).ok_or_else(|| {
             let message = format!("the component has no function for `{tool}`");
@@ -157,11 +157,11 @@ impl Functions {
         self.find(tool)?.convert_arguments(arguments)
     }
 
-    /// Calls the function of a tool. Its answer has at most `limit` bytes.
+    /// Calls the function of a tool. The answer has at most `limit` bytes.
     ///
     /// # Errors
     ///
-    /// The component trapped, or was stopped.
+    /// Returns an error if the component trapped or was stopped.
     pub async fn call<T: Send + 'static>(
         &self,
         store: &mut Store<T>,
@@ -176,16 +176,16 @@ impl Functions {
         }
     }
 
-    /// Returns the definitions of the tools, and the functions that are left out, each with the
-    /// reason.
+    /// Returns the definitions of the tools. Also returns the functions that are left out, each
+    /// with the reason.
     pub fn offer(&self, docs: &Docs) -> (Vec<Definition>, Vec<String>) {
         let tools = self.offered.iter().map(|function| function.describe(docs, self.description));
         (tools.collect(), self.left_out.clone())
     }
 }
 
-/// Finds the functions that a component exports itself or in an interface, except those of the
-/// packages `wasi` and `toolhold`.
+/// Finds the functions that a component exports directly or in an interface. Functions of the
+/// packages `wasi` and `toolhold` are ignored.
 fn find_exports(component: &Component) -> Vec<Exported> {
     let engine = component.engine();
     let mut all = Vec::new();
@@ -228,9 +228,9 @@ fn interface_functions(
         .collect()
 }
 
-/// Returns the tool's name of each function, or the reason why there is no name. A function of an
-/// interface is always named `interface-function`. If two interfaces of the same name have the
-/// function, the name begins with their package's name.
+/// Returns the tool name of each function, or the reason why there is no name. A function of an
+/// interface is always named `interface-function`. If two interfaces with the same name have the
+/// function, the name starts with the name of their package.
 fn tool_names(exports: &[Exported], limit: usize) -> Vec<Result<String, FunctionError>> {
     let short_names: Vec<String> = exports.iter().map(|export| export.name(false)).collect();
     let short_counts = count_names(&short_names);
@@ -271,7 +271,7 @@ fn count_names(names: &[String]) -> HashMap<&str, usize> {
 }
 
 impl Exported {
-    /// Returns the function's name as people write it: `acme:units/convert.to-feet`.
+    /// Returns the function's name in the form for people: `acme:units/convert.to-feet`.
     fn written(&self) -> String {
         match &self.interface {
             Some(interface) => format!("{interface}.{}", self.function),
@@ -279,8 +279,8 @@ impl Exported {
         }
     }
 
-    /// Returns the tool's name: of `acme:units/convert@1.0.0`, the function `to-feet` is named
-    /// `convert-to-feet`, or `units-convert-to-feet` with its package.
+    /// Returns the tool name. For example, the function `to-feet` of `acme:units/convert@1.0.0` is
+    /// named `convert-to-feet`, or `units-convert-to-feet` with its package.
     fn name(&self, with_package: bool) -> String {
         let versioned = self.interface.as_deref().unwrap_or_default();
         let full = versioned.split_once('@').map_or(versioned, |(name, _)| name);
@@ -294,8 +294,8 @@ impl Exported {
         parts.join("-").to_ascii_lowercase()
     }
 
-    /// Checks whether a language's tools export the function for their own use: a call would
-    /// replace the program.
+    /// Checks whether a language's toolchain exports the function for its own use. A call of such a
+    /// function would replace the program.
     fn is_of_toolchain(&self) -> bool {
         if self.function != "init" {
             return false;
@@ -414,7 +414,7 @@ impl Function {
         Ok(self.outcome(results.pop(), limit))
     }
 
-    /// Converts the result of the function. `limit`: most bytes of the answer.
+    /// Converts the result of the function. `limit` is the most bytes of the answer.
     fn outcome(&self, result: Option<Val>, limit: usize) -> Outcome {
         let value = match result {
             Some(Val::Result(Err(error))) if self.fails => {
@@ -440,7 +440,8 @@ impl Function {
         Ok(Output { content: vec![content], structured: Some(structured), meta: None })
     }
 
-    /// Converts the error that the function returned. `error`: its value, if it has one.
+    /// Converts the error that the function returned. `error` is the value of the error, if it has
+    /// one.
     fn failure(&self, error: Option<Val>, limit: usize) -> Failure {
         let name = self.wit_name();
         let (Some(error), Some(ty)) = (error, &self.err) else {
@@ -473,16 +474,16 @@ fn json_text(json: &Value) -> String {
     }
 }
 
-/// Converts a value of an answer, which has at most `limit` bytes, to JSON.
+/// Converts a value of an answer to JSON. The answer has at most `limit` bytes.
 fn lift(value: Val, ty: &Type, limit: usize) -> Result<Value, Failure> {
-    // The value is sent twice: as text and as a structured answer.
+    // The value is sent twice: as text, and as a structured answer.
     Lifting::new(limit / 2).json(value, ty).map_err(|_| {
         let message = format!("the tool's answer is more than {limit} bytes, which is the limit");
         Failure::new(Category::PermanentFailure, message).with_code("result_limit")
     })
 }
 
-/// Checks whether a call failed since its answer would take too much of the host's memory. Only the
+/// Checks whether a call failed because its answer would take too much memory of the host. Only the
 /// text of the error shows this.
 fn is_too_large(error: &wasmtime::Error) -> bool {
     error.chain().any(|cause| cause.to_string().contains("fuel allocated for hostcalls"))
@@ -512,8 +513,8 @@ fn output_schema(ty: &Type) -> Result<Value, TypeError> {
     Ok(schema::parse(&answer_schema(ty, inner).to_string())?)
 }
 
-/// Makes the schema of a structured answer: an object, since clients expect one. `inner`: the
-/// schema of the type.
+/// Makes the schema of a structured answer. The schema is the schema of an object, because clients
+/// expect an object. `inner` is the schema of the type.
 fn answer_schema(ty: &Type, inner: Value) -> Value {
     if matches!(ty, Type::Record(_)) {
         return inner;

@@ -1,9 +1,9 @@
-//! Components that know nothing of Toolhold: their exported functions as tools, with JSON for their
-//! types.
+//! Components that aren't made for Toolhold. Their exported functions become tools, with JSON for
+//! their types.
 //!
-//! The types of a component become JSON Schemas. Arguments are converted into component values
-//! before any code of the component runs, and answers back into JSON. Nothing here
-//! makes a store or links anything.
+//! The types of a component become JSON Schemas. Arguments are converted to component values before
+//! code of the component runs, and answers are converted to JSON. This module makes no stores and
+//! links nothing.
 
 mod asynchronous;
 mod docs;

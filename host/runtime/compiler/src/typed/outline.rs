@@ -1,5 +1,5 @@
-//! Decides from its bytes whether a component is a plugin, a WASI command, or one whose functions
-//! know nothing of Toolhold.
+//! Determines from its bytes whether a component is a plugin, a WASI command, or a component that
+//! isn't made for Toolhold.
 
 use serde::{Deserialize, Serialize};
 use toolhold_component::{ComponentError, Interfaces};
@@ -12,14 +12,14 @@ const PREVIEW1: &str = "wasi_snapshot_preview1";
 /// Most characters of a plugin's name.
 const MAX_NAME: usize = 24;
 
-/// The kind of a component, which decides how Toolhold runs it.
+/// The kind of a component. The kind determines how Toolhold runs the component.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ComponentKind {
     /// The component exports Toolhold's interfaces.
     #[default]
     Plugin,
-    /// The component doesn't know Toolhold. Its exported functions are tools.
+    /// The component isn't made for Toolhold. Its exported functions are tools.
     Functions,
     /// A WASI command.
     Command,
@@ -30,15 +30,15 @@ pub enum ComponentKind {
 pub struct Outline {
     /// The kind of the component.
     pub kind: ComponentKind,
-    /// The names of the interfaces that it imports.
+    /// The names of the imported interfaces.
     pub imports: Vec<String>,
-    /// The names of the interfaces that it exports.
+    /// The names of the exported interfaces.
     pub exports: Vec<String>,
-    /// The version of the package whose interface it exports first. `None`: there is no version.
+    /// The version of the package of the first exported interface. `None` if there is no version.
     pub version: Option<String>,
 }
 
-/// A reason why there is no outline: Toolhold doesn't run these bytes.
+/// A reason why there is no outline, because Toolhold can't run these bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum OutlineError {
     /// A component can't be read.
@@ -99,7 +99,7 @@ impl Outline {
     }
 }
 
-/// Reads the outline of a core module. Toolhold runs a module only if it is a command.
+/// Reads the outline of a core module. Toolhold runs a module only if the module is a command.
 fn read_module(wasm: &[u8]) -> Result<Outline, OutlineError> {
     let mut has_start = false;
     let mut other_import = None;
@@ -137,8 +137,8 @@ fn read_module(wasm: &[u8]) -> Result<Outline, OutlineError> {
     })
 }
 
-/// Makes a plugin's name for a file without a manifest: its stem, without the characters that a
-/// name can't have.
+/// Makes a plugin name for a file without a manifest. The name is the file's stem without
+/// characters that a plugin name can't have.
 pub fn name_from(stem: &str) -> String {
     let letters: String = stem.chars().filter_map(to_name_character).collect();
     let from_first_letter = letters.trim_start_matches(|c: char| !c.is_ascii_lowercase());

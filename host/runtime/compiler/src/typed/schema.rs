@@ -8,17 +8,18 @@ use wasmtime::component::{Type, types};
 /// The largest integer that every JSON reader keeps exactly.
 pub(crate) const EXACT: u64 = 1 << 53;
 
-/// The texts that stand for floating-point numbers that JSON doesn't have.
+/// The strings for floating-point numbers that JSON doesn't have.
 pub(crate) const NOT_FINITE: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
-/// Most parts of one schema. Types refer to types, so a short description can mean a tree that fits
-/// into no memory. The text of a schema has its own limit, which real types don't reach either.
+/// Most parts of one schema. Types refer to types, so a short description can describe a tree that
+/// is too large for memory. The text of a schema has a separate limit, which real types don't reach
+/// either.
 const MAX_PARTS: usize = 10_000;
 
 /// Most levels of types within types.
 const MAX_DEPTH: usize = 24;
 
-/// A reason why values of a type can't be JSON, as a phrase after "it".
+/// A reason why values of a type can't be JSON. The text is a phrase that follows "it".
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TypeError {
     #[error("has types of more than {MAX_PARTS} parts, which is the limit")]
@@ -54,7 +55,7 @@ impl Schemas {
         self.schema(ty, 0)
     }
 
-    /// Makes the schema of an object with these fields. A field that may be absent isn't required.
+    /// Makes the schema of an object with these fields. An optional field isn't required.
     pub(crate) fn object<'t>(
         &mut self,
         fields: impl Iterator<Item = (&'t str, Type)>,
@@ -102,7 +103,7 @@ impl Schemas {
             Type::U16 => integer(0, u16::MAX.into()),
             Type::S32 => integer(i32::MIN.into(), i32::MAX.into()),
             Type::U32 => integer(0, u32::MAX.into()),
-            // A number beyond 2^53 may have lost digits on its way. A text doesn't.
+            // A number beyond 2^53 may lose digits in transit. A string doesn't.
             Type::S64 => json!({
                 "type": ["integer", "string"],
                 "minimum": -(EXACT as i64), "maximum": EXACT, "pattern": "^-?[0-9]{1,19}$",

@@ -1,12 +1,13 @@
-//! Writes the signature of a function as WIT has it, for its description: the names and types are
-//! all that a component without documentation says.
+//! Writes the signature of a function in the form of WIT, for its description. Names and types are
+//! the only description of a component without documentation.
 
 use wasmtime::component::Type;
 
 /// Most bytes of a signature.
 const MAX_BYTES: usize = 1000;
 
-/// Writes a signature. It ends with `…` where it would be longer than [`MAX_BYTES`].
+/// Writes a signature. A signature that would be longer than [`MAX_BYTES`] is cut and ends with
+/// `…`.
 pub(crate) fn write_signature<'t>(
     name: &str,
     params: impl Iterator<Item = (&'t str, Type)>,

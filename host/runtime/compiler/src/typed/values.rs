@@ -1,7 +1,8 @@
-//! Converts JSON into component values and back.
+//! Converts JSON to component values and component values to JSON.
 //!
-//! Arguments have been validated against the schema that `schema` made, so most errors here are
-//! beyond a schema: invalid base64, or a number that the type can't hold.
+//! Arguments were validated against the schema that `schema` made. For this reason, most errors
+//! here are faults that a schema can't express, such as invalid base64, or a number that is too
+//! large for its type.
 
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine as _};
@@ -10,15 +11,15 @@ use wasmtime::component::{Type, Val, types};
 
 use crate::typed::schema::{EXACT, NOT_FINITE};
 
-/// Most bytes of the values of one call. A short text can mean many values: every absent field is a
-/// value.
+/// Most bytes of the values of one call. A short text can represent many values, because each
+/// absent field is a value.
 const MAX_ARGUMENTS: usize = 64 << 20;
 
-/// Most levels of values within values. No value reaches this limit, since types that reach it have
-/// no schema.
+/// Most levels of nested values. Values never reach this limit, because types that reach it have no
+/// schema.
 const MAX_DEPTH: usize = 128;
 
-/// A reason why an argument doesn't fit its type, as a phrase after "it".
+/// A reason why an argument doesn't match its type. The text is a phrase that follows "it".
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ValueError {
     #[error("is missing")]
@@ -57,7 +58,7 @@ pub(crate) enum ValueError {
 
 /// A conversion of arguments into values.
 pub(crate) struct Lowering {
-    /// Bytes that the values may still take.
+    /// The number of bytes that the values may still take.
     left: usize,
     /// The path of the value that is being converted: names and indices.
     path: Vec<String>,
@@ -78,11 +79,11 @@ impl Lowering {
         pointer
     }
 
-    /// Converts the value of one parameter or field. `value`: `None` if it is absent.
+    /// Converts the value of one parameter or field. `value` is `None` if the value is absent.
     ///
     /// # Errors
     ///
-    /// The value doesn't fit the type, or is missing.
+    /// Returns an error if the value doesn't match the type, or is missing.
     pub(crate) fn field(
         &mut self,
         name: &str,
@@ -281,7 +282,7 @@ fn object(value: &Value) -> Result<&Map<String, Value>, ValueError> {
     value.as_object().ok_or(ValueError::Kind("an object"))
 }
 
-/// Converts an integer: a number, or the text of a number.
+/// Converts an integer, which is a number or a string with a number.
 fn integer<T: TryFrom<i128>>(value: &Value) -> Result<T, ValueError> {
     let wide: Option<i128> = match value {
         Value::Number(number) => match number.as_i64() {
@@ -319,11 +320,11 @@ fn float(value: &Value) -> Result<f64, ValueError> {
 
 /// A conversion of an answer into JSON.
 pub(crate) struct Lifting {
-    /// Bytes of text that the JSON may still have.
+    /// The number of bytes that the JSON text may still have.
     left: usize,
 }
 
-/// The error if an answer is larger than its limit.
+/// The error for an answer that exceeds its limit.
 #[derive(Debug)]
 pub(crate) struct TooLarge;
 
@@ -357,7 +358,7 @@ impl Lifting {
             (Val::S64(value), _) => value.to_string().into(),
             (Val::U64(value), _) if value <= EXACT => value.into(),
             (Val::U64(value), _) => value.to_string().into(),
-            // The conversion goes through the shortest text, so that 0.1 stays 0.1.
+            // The conversion uses the shortest decimal form, so that 0.1 stays 0.1.
             (Val::Float32(value), _) => {
                 number(value.to_string().parse().unwrap_or(f64::from(value)))
             }
@@ -391,7 +392,7 @@ impl Lifting {
                 let mut object = Map::new();
                 for ((name, value), field) in fields.into_iter().zip(record.fields()) {
                     self.take(name.len() + 3)?;
-                    // An absent field is shorter than one that says null.
+                    // An absent field is shorter than a field with the value null.
                     if !matches!(value, Val::Option(None)) {
                         object.insert(name, self.json(value, &field.ty)?);
                     }
@@ -422,12 +423,12 @@ impl Lifting {
                 self.take(names.iter().map(|name| name.len() + 3).sum())?;
                 names.into()
             }
-            // Every value fits its type, and no function with other types is offered.
+            // Each value matches its type, and functions with other types aren't offered.
             _ => Value::Null,
         })
     }
 
-    /// Makes an object with one field, whose value is null without a type.
+    /// Makes an object with one field. Without a type, the value of the field is null.
     fn single(
         &mut self,
         name: &str,
@@ -461,7 +462,8 @@ impl Lifting {
     }
 }
 
-/// Converts a floating-point number to JSON. JSON has no NaN and no infinity, so they are texts.
+/// Converts a floating-point number to JSON. JSON has no NaN and no infinity, so they become
+/// strings.
 fn number(value: f64) -> Value {
     if let Some(number) = Number::from_f64(value) {
         return Value::Number(number);

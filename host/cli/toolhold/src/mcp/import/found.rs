@@ -1,5 +1,5 @@
-//! Reads the servers in the file of an MCP client for `toolhold mcp import`, and says why one can't
-//! be used.
+//! Reads the servers from an MCP client's file for `toolhold mcp import`. For an unusable server,
+//! gives the reason.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -13,10 +13,10 @@ use toolhold_mcp_client::client_files::{
 
 use super::table::ImportError;
 
-/// Largest file of a client, in bytes. Some keep their whole history in it.
+/// The most bytes of a client's file. Some clients store their whole history in the file.
 const LONGEST: u64 = 64 << 20;
 
-/// Servers of one file. Nobody reads more before they are imported.
+/// The most servers of one file. A person can't check more servers before an import.
 const MOST: usize = 200;
 
 /// A client's file that can't be read.
@@ -39,9 +39,9 @@ pub(super) enum ImportFileError {
 /// The name of a server in a client's file, and its entry.
 pub(super) type FoundServer = (String, Result<ServerEntry, ImportError>);
 
-/// Reads the servers of a client's file: for each name there, the entry or the reason why it can't
-/// be used. Returns `None` if there is no such file. If the file `is_of_project`, others may have
-/// written it, so a link in its place isn't followed.
+/// Reads the servers of a client's file. Each name has an entry, or the reason why the entry can't
+/// be used. Returns `None` if the file doesn't exist. If the file `is_of_project`, links aren't
+/// followed, because other people may have written the project.
 pub(super) fn read_servers(
     client: &Client,
     path: &Path,
@@ -108,7 +108,7 @@ pub(crate) fn kept_files(file: &Path, secrets: &[String]) -> Vec<String> {
 /// Refuses an entry that can't be read, and Toolhold itself, also by a package runner.
 fn not_toolhold(entry: ReadServer) -> Result<ServerEntry, ImportError> {
     let entry = entry?;
-    // A package runner and its option may stand before the name.
+    // A package runner and its option may come before the name.
     if let NamedServer::Program { words, .. } = &entry.server
         && words.iter().take(3).any(|word| is_toolhold(word))
     {
@@ -122,7 +122,7 @@ fn is_toolhold(word: &str) -> bool {
     name.split(['@', '=']).next() == Some(NAME)
 }
 
-/// Reads the text of a file. Returns `None` if there is no such file.
+/// Reads the text of a file. Returns `None` if the file doesn't exist.
 fn read(path: &Path) -> Result<Option<String>, ImportFileError> {
     match toolhold_data_dir::read_regular(path, LONGEST) {
         Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| ImportFileError::NotUtf8),
