@@ -28,7 +28,8 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Makes an engine for at most `concurrency` calls at a time, each with at most `memory` bytes.
-    /// Warm instances are kept for `keep_ready`. The housekeeper tidies up `sessions`.
+    /// `keep_ready` is the lifetime of warm instances. The housekeeper drops idle instances of
+    /// `sessions`.
     pub(crate) fn new(
         concurrency: usize,
         memory: usize,
@@ -77,9 +78,8 @@ pub(crate) fn finds_touched_memory() -> bool {
     wasmtime::Engine::new(&config).is_ok()
 }
 
-/// Configures a pool with two slots for each call that may run at a time, since a call that was
-/// given up may hold its slot for a while. The pool also has spare slots for warm instances, so
-/// that they take no slot from a call.
+/// Configures a pool with two slots for each call that may run at a time. Two are needed because an
+/// abandoned call may occupy its slot for a while. Spare slots are for warm instances.
 fn pool(concurrency: usize, memory: usize) -> PoolingAllocationConfig {
     let slots = u32::try_from(concurrency * 2).unwrap_or(u32::MAX);
     let spare = SPARE as u32;
@@ -89,7 +89,7 @@ fn pool(concurrency: usize, memory: usize) -> PoolingAllocationConfig {
         .total_memories(slots * 2 + spare * MEMORIES)
         .total_tables(slots * 4 + spare * TABLES)
         .total_stacks(slots + spare)
-        // The limiter has the limits of a call. These must not be smaller.
+        // The limiter enforces the limits of a call. The limits of the pool must not be smaller.
         .max_memory_size(memory)
         .table_elements(100_000)
         .max_memories_per_module(4)

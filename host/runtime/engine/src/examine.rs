@@ -12,16 +12,16 @@ use toolhold_system::process::{HelperBounds, HelperError, run_helper};
 use crate::engine::{self, Engine};
 use crate::{Builtin, RuntimeConfig};
 
-/// A reason why code can't be made, kept or mapped on this machine.
+/// A reason why code can't be compiled, cached or mapped on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum ExaminationError {
-    /// A built-in plugin has only its component.
+    /// This program has built-in components without compiled code.
     #[error("this program was built without compiled code")]
     NotBuiltIn,
     /// Built-in code doesn't fit.
     #[error(transparent)]
     BuiltIn(#[from] BuiltInCodeError),
-    /// There is no program that compiles.
+    /// The helper program that compiles components is missing.
     #[error("{NO_HELPER}")]
     NoHelper,
     /// The helper compiles nothing.
@@ -33,7 +33,7 @@ pub enum ExaminationError {
     /// The folder of the cache can't be used.
     #[error(transparent)]
     Folder(#[from] io::Error),
-    /// The cache can't store code, or map it.
+    /// The cache can't store or map code.
     #[error(transparent)]
     Cache(#[from] CacheError),
 }
@@ -48,7 +48,7 @@ pub struct EngineExamination {
     /// Bytes of address space that the engine reserved. `None` if the kernel doesn't report them.
     pub reserved: Option<u64>,
     /// Whether the kernel can report the memory that a call touched (`PAGEMAP_SCAN`, Linux 6.7).
-    /// Then less memory is cleared after a call.
+    /// With these reports, the host clears less memory after a call.
     pub finds_touched_memory: bool,
     /// Features of the baseline for built-in code that this processor lacks.
     pub missing_features: Vec<&'static str>,
@@ -61,7 +61,7 @@ pub struct EngineExamination {
     pub cached: Option<Result<(), ExaminationError>>,
 }
 
-/// The limits for compiling a tiny component. They are much larger than its needs.
+/// The limits for compiling a tiny component. The limits are much larger than the need.
 const BOUNDS: HelperBounds = HelperBounds { time: Duration::from_secs(20), output: 16 << 20 };
 
 /// A component of one module with one empty function.

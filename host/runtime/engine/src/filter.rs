@@ -1,8 +1,8 @@
 //! Lists the filters of plugins within limits, and applies one to an output.
 //!
 //! A filter has no capabilities: its instances don't get the grants of their plugin. After an
-//! answer, an instance may be kept for other outputs of the same session. An instance that trapped
-//! or used much memory is dropped.
+//! answer, the host may reuse an instance for other outputs of the same session. The host drops an
+//! instance that trapped or used much memory.
 
 use std::sync::Arc;
 
@@ -171,7 +171,7 @@ pub(crate) async fn apply(
         session: Arc::clone(session),
         _held: (place, plugin.runtime.engine.keep_ticking()),
     };
-    // A long text takes longer than a tick, so filtering it doesn't begin on the caller's thread.
+    // Filtering a long text takes longer than a tick, so it doesn't start on the caller's thread.
     let length: usize = input.content.iter().map(Content::len).sum();
     let is_long = length > MAX_BORROWED;
     let filter = filter.name.clone();
@@ -180,12 +180,12 @@ pub(crate) async fn apply(
 }
 
 impl Plugin {
-    /// Applies a filter to an output. One instance may get several outputs of the same `session`,
-    /// one after the other.
+    /// Applies a filter to an output. One instance may filter several outputs of the same
+    /// `session`, one after the other.
     ///
     /// # Errors
     ///
-    /// The filter fails, traps or exceeds a limit.
+    /// Returns an error if the filter fails, traps or exceeds a limit.
     pub async fn filter(
         &self,
         filter: &FilterDefinition,
@@ -197,7 +197,6 @@ impl Plugin {
     }
 }
 
-/// One application of a filter.
 struct FilterCall {
     plugin: Arc<LoadedPlugin>,
     code: Arc<Code>,
@@ -318,8 +317,7 @@ fn convert_verdict(
         wit::Confidence::Fallback => Confidence::Fallback,
     };
     let rule = rule.map(|rule| neutral_line(cut(&rule, MAX_NAME)));
-    // A part of a kind that this host doesn't know becomes an empty text, so that the number of
-    // parts stays the same.
+    // A part of an unknown kind becomes an empty text, so that the number of parts stays the same.
     let content = content
         .into_iter()
         .map(|part| convert::content(part).unwrap_or_else(|| Content::text("")))

@@ -1,4 +1,4 @@
-//! Runs components that know nothing of Toolhold: their functions, and WASI commands.
+//! Runs components that don't import Toolhold's interfaces: their functions, and WASI commands.
 
 use std::borrow::Cow;
 
@@ -18,13 +18,13 @@ use crate::guest::CallState;
 use crate::guest::capability::PluginGrants;
 use crate::limits::{MAX_DESCRIPTION, MAX_TOOL_NAME, MAX_TOOLS};
 
-/// The tool of a command, within its plugin.
+/// The name of a command's only tool.
 const RUN: &str = "run";
 
-/// Most bytes of a command's standard error that its answer gets, from the end.
+/// Most bytes of a command's standard error in its answer, taken from the end.
 const MAX_STDERR: usize = 16 * 1024;
 
-/// The bounds for functions, which are the host's bounds for tools.
+/// The bounds for functions. Tools of the host have the same bounds.
 const BOUNDS: ToolBounds =
     ToolBounds { tools: MAX_TOOLS, name: MAX_TOOL_NAME, description: MAX_DESCRIPTION };
 
@@ -115,12 +115,12 @@ pub(crate) enum TableError {
     NoCommand,
 }
 
-/// Lists the tools of a component that doesn't know Toolhold, and the functions that are left out,
-/// each with the reason.
+/// Lists the tools of a component that doesn't know Toolhold. Also lists the functions that are
+/// left out, each with the reason.
 ///
 /// # Errors
 ///
-/// The operator's table doesn't fit the component.
+/// Returns an error if the operator's table doesn't fit the component.
 pub(crate) fn offer(
     foreign: &Foreign,
     docs: &Docs,
@@ -235,7 +235,7 @@ async fn run_command(
     Ok(command_outcome(code, store.data()))
 }
 
-/// Makes the outcome of a command that has ended by itself. `code`: its exit code.
+/// Makes the outcome of a command that ended by itself. `code`: the exit code.
 fn command_outcome(code: i32, state: &CallState) -> Outcome {
     let stdout = state.call.stdout.text();
     let stderr_end = state.call.stderr.end(MAX_STDERR);

@@ -1,12 +1,12 @@
-//! Makes warm instances, drops used stores after the answer has left, and drops the instances of
+//! Makes warm instances, drops used stores after the answer was sent, and drops the instances of
 //! idle sessions.
 //!
-//! One background thread, the housekeeper, keeps a few warm instances of the plugins that were
-//! called last, and drops the stores of finished calls. While all places are taken, a plugin gets a
-//! place only if it is called again soon: if many are called in turn, each would lose its instances
-//! before it is called again. Calls don't wake the thread up, since that would cost a call more
-//! than it saves. The ticker checks whether there is work for the thread. Each instance serves one
-//! call and is never reused.
+//! One background thread, the housekeeper, maintains a few warm instances of the plugins with the
+//! latest calls, and drops the stores of finished calls. If all places are occupied, a plugin gets
+//! a place only if it is called again soon. Otherwise, many plugins that are called in turn would
+//! lose their instances before the next call. A call doesn't wake the thread, since that would cost
+//! more than it saves. The ticker checks whether the thread has work. Each instance serves one call
+//! and is never reused.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -29,8 +29,8 @@ use crate::session::SessionInstances;
 use crate::timing::{CallBounds, CallWatch};
 use crate::warm_pool::{EACH, MEMORY, PLUGINS, USED, WarmInstance};
 
-/// Limits for making a warm instance: time and processor time. An instance that needs more is made
-/// by the call that needs it.
+/// Time limit for making a warm instance, for elapsed time and processor time. If an instance needs
+/// longer, the call that needs the instance makes it.
 const TIME: Duration = Duration::from_secs(5);
 const CPU: Duration = Duration::from_secs(1);
 
@@ -47,17 +47,17 @@ enum WarmError {
     Memory,
 }
 
-/// The housekeeper's thread. It is started for the first work, and ends when this value is dropped.
+/// The housekeeper's thread. The thread starts with the first work, and ends when this value is
+/// dropped.
 pub(crate) struct Housekeeper(Arc<Shared>);
 
 /// The state that calls, the ticker and the housekeeper share.
 pub(crate) struct Shared {
-    /// How long warm instances are kept after a plugin's last call. Zero: there are no warm
-    /// instances.
+    /// The lifetime of warm instances after a plugin's last call. Zero disables warm instances.
     keep: Duration,
-    /// The instances that are kept for their sessions.
+    /// The instances that live as long as their sessions.
     sessions: Arc<SessionInstances>,
-    /// Whether there is work and the housekeeper hasn't been notified of it.
+    /// Whether there is work that the housekeeper hasn't been notified of.
     work: AtomicBool,
     todo: Mutex<Todo>,
     wake: Condvar,
@@ -102,7 +102,7 @@ impl Housekeeper {
         Arc::clone(&self.0)
     }
 
-    /// Takes note that an instance is kept for its session, so that it is dropped in time.
+    /// Notes that a session has an instance, so that the housekeeper drops the instance in time.
     pub(crate) fn note_kept(&self) {
         self.0.work.store(true, Ordering::Release);
     }
@@ -144,7 +144,7 @@ impl Drop for Housekeeper {
 }
 
 impl Chores for Shared {
-    /// Checks whether there is work of which the housekeeper hasn't been notified.
+    /// Checks whether there is work that the housekeeper hasn't been notified of.
     fn has_work(&self) -> bool {
         self.work.load(Ordering::Acquire)
     }
@@ -176,7 +176,7 @@ impl Chores for Shared {
 }
 
 impl Shared {
-    /// Waits for work, at most until a time. Returns `None` if the thread has to end.
+    /// Waits for work, at most until a time. Returns `None` if the thread must end.
     fn wait(&self, until: Option<Instant>) -> Option<Work> {
         let mut todo = self.todo();
         loop {
@@ -204,8 +204,8 @@ impl Shared {
 
 /// Does the work that calls leave, until the engine ends.
 fn run_housekeeper(shared: &Shared) {
-    // The thread has its own reactor, since those of the program may end. A component that waits
-    // while it is instantiated needs one.
+    // The thread has its own reactor, since a reactor of the program may end. A component that
+    // waits during its instantiation needs a reactor.
     let reactor = match tokio::runtime::Builder::new_current_thread().enable_time().build() {
         Ok(reactor) => reactor,
         Err(error) => {
@@ -239,8 +239,8 @@ fn run_housekeeper(shared: &Shared) {
     }
 }
 
-/// Returns the time when the instances of a plugin or of a session have been idle for long.
-/// `sessions_due`: the time for the instances of sessions.
+/// Returns the next time at which instances of a plugin or a session have been idle too long.
+/// `sessions_due`: this time for the instances of sessions.
 fn next_chore(
     tracked: &[TrackedPlugin],
     keep: Duration,
@@ -249,9 +249,9 @@ fn next_chore(
     tracked.iter().map(|entry| entry.last_called + keep).chain(sessions_due).min()
 }
 
-/// Decides whether a plugin that was called gets a place. While all places are taken, only its
-/// second call gets a place, and only if some plugin with a place wasn't called in between.
-/// `without_place`: the plugins that got no place, each with the time of its call.
+/// Decides whether a plugin that was called gets a place. If all places are occupied, only its
+/// second call gets a place, and only if some plugin with a place had no call in between.
+/// `without_place`: the plugins without a place, each with the time of its call.
 fn take_place(
     plugin: &Weak<LoadedPlugin>,
     now: Instant,
@@ -275,7 +275,7 @@ fn take_place(
     if let Some(plugin) = plugin.upgrade()
         && let Some(code) = plugin.code.get()
     {
-        // Its next call is reported again.
+        // The plugin's next call is reported again.
         code.warm_pool.tracked.store(false, Ordering::Relaxed);
     }
     false
@@ -292,8 +292,8 @@ fn note_calls(tracked: &mut [TrackedPlugin], now: Instant) {
     }
 }
 
-/// Keeps the plugins that were called last, and drops the warm instances of the others. `keep`: how
-/// long instances are kept after a plugin's last call.
+/// Drops the warm instances of all plugins except those with the latest calls. `keep`: the lifetime
+/// of instances after a plugin's last call.
 fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, keep: Duration) {
     tracked.sort_by_key(|entry| std::cmp::Reverse(entry.last_called));
     let mut place = 0;
@@ -305,7 +305,7 @@ fn drop_idle(tracked: &mut Vec<TrackedPlugin>, now: Instant, keep: Duration) {
         let is_recent = now < entry.last_called + keep;
         let stays = place <= PLUGINS && is_recent && !pool.disabled.load(Ordering::Relaxed);
         if !stays {
-            // A later call makes it tracked again.
+            // The plugin's next call makes it tracked again.
             pool.tracked.store(false, Ordering::Relaxed);
             pool.clear();
         }
@@ -318,7 +318,7 @@ fn refill(plugin: &LoadedPlugin, code: &Code, reactor: &Reactor) {
         match make_instance(plugin, code, reactor) {
             Ok(instance) => code.warm_pool.put(instance),
             Err(error) => {
-                // The next instance would fail as well, so calls make their own instances.
+                // The next instance would fail in the same way, so calls make their own instances.
                 tracing::debug!(plugin = &*plugin.name, "it has no warm instances: {error}");
                 code.warm_pool.disabled.store(true, Ordering::Relaxed);
                 return;
@@ -339,7 +339,8 @@ fn make_instance(
     let polled = reactor.block_on(async {
         let mut creating =
             pin!(run::metered(Arc::clone(&watch), run::fresh(plugin, code, &watch, None)));
-        // A single poll: the thread doesn't wait for an instance that waits for something.
+        // The future is polled once: the thread doesn't wait for an instance that waits for
+        // something.
         poll_fn(|context| Poll::Ready(creating.as_mut().poll(context))).await
     });
     let Poll::Ready((store, created)) = polled else { return Err(WarmError::Waits) };

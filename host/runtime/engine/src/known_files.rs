@@ -1,10 +1,10 @@
-//! Remembers each plugin's file by its stamp and digest, so that a start needn't read a file that
-//! hasn't changed.
+//! Remembers each plugin's file by its stamp and digest, so that a start doesn't read an unchanged
+//! file.
 //!
-//! Stamps and digests are kept next to the compiled code, in a folder that only this user can
-//! change. A recalled digest is enough to list the offer of a component. Before its code first
-//! runs, the file is read and its digest compared. The code is kept under its digest, so a wrong
-//! stamp could at most let an earlier version run that was approved as well.
+//! Stamps and digests are next to the compiled code, in a folder that only this user can change. A
+//! remembered digest is enough to list the offer of a component. Before the component's code first
+//! runs, the host reads the file and compares the digest. The name of stored code is its digest, so
+//! a wrong stamp could at most run an earlier version that was approved as well.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -33,10 +33,10 @@ pub(crate) enum ReadError {
 #[derive(Clone)]
 pub(crate) struct ComponentFile {
     pub(crate) path: PathBuf,
-    /// Its stamp before it was read. `None` if it may change without another stamp, or isn't to be
-    /// recalled.
+    /// The file's stamp before it was read. `None` if the file may change without a new stamp, or
+    /// the digest must not be remembered.
     pub(crate) stamp: Option<FileStamp>,
-    /// Whether the digest was recalled, so that the file wasn't read.
+    /// Whether the digest was remembered, so that the file wasn't read.
     pub(crate) recalled: bool,
 }
 
@@ -46,11 +46,11 @@ impl ComponentFile {
         Self { path: path.to_owned(), stamp: None, recalled: false }
     }
 
-    /// Reads a component again whose code is gone from the cache. Blocks.
+    /// Reads a component again because the cache no longer has its code. Blocks.
     ///
     /// # Errors
     ///
-    /// The file can't be read, or isn't the same component any more.
+    /// Returns an error if the file can't be read, or contains another component.
     pub(crate) fn read_again(&self, digest: &str) -> Result<Vec<u8>, ReadError> {
         let wasm = component_file::open(&self.path).and_then(component_file::read)?;
         if component_file::digest(&wasm) == digest { Ok(wasm) } else { Err(ReadError::Changed) }
@@ -66,16 +66,16 @@ struct KnownFile<'a> {
     digest: Cow<'a, str>,
 }
 
-/// Returns the name under which a file's stamp is kept. Two paths with the same hash replace each
-/// other.
+/// Returns the file name for the stamp of a plugin's file. Two paths with the same hash overwrite
+/// each other's stamp.
 fn stored_name(path: &str) -> String {
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
     format!("{:016x}.known", hasher.finish())
 }
 
-/// Recalls the digest of the component whose file has this stamp. Blocks. Returns `None` if the
-/// component hasn't served on this machine.
+/// Returns the remembered digest of the component whose file has this stamp. Blocks. Returns `None`
+/// if the component has never run on this machine.
 pub(crate) fn recall(runtime: &Runtime, path: &Path, stamp: &FileStamp) -> Option<String> {
     let path = path.to_str()?;
     let stored = runtime.compiler.read_kept(&stored_name(path))?;
@@ -101,12 +101,12 @@ pub(crate) fn keep(runtime: &Runtime, file: &ComponentFile, digest: &str) {
     }
 }
 
-/// Checks the file of a recalled component before its code first runs. Returns its bytes if they
-/// were read. A file that has another stamp by now is a new version, which a reload reads.
+/// Checks the file of a remembered component before its code first runs. Returns the file's bytes
+/// if they were read. A file with a new stamp is a new version, which a reload reads.
 ///
 /// # Errors
 ///
-/// The file has another component than its stamp said.
+/// Returns an error if the file contains another component than its stamp says.
 pub(crate) async fn check(
     runtime: &Arc<Runtime>,
     file: &ComponentFile,

@@ -15,7 +15,7 @@ pub(crate) const MAX_TOOL_NAME: usize = 38;
 /// Most bytes of a description.
 pub(crate) const MAX_DESCRIPTION: usize = 4096;
 
-/// The limits of a call. The defaults are those of the configuration.
+/// The limits of a call. The defaults equal the defaults of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Time of a call without a `timeout` argument.
@@ -24,7 +24,7 @@ pub struct Limits {
     pub max_call: Duration,
     /// Time that the host waits for the answer after the tool's time.
     pub grace: Duration,
-    /// Processor time of the guest and of host functions for it.
+    /// Processor time of the guest and of its host functions.
     pub cpu: Duration,
     /// Bytes of linear memory, all memories of the component together.
     pub memory: usize,
@@ -32,9 +32,9 @@ pub struct Limits {
     pub host_allocation: usize,
     /// Bytes of one answer: content, structured value and emitted parts.
     pub result: usize,
-    /// Bytes of standard output that are kept, and the same number of standard error.
+    /// Most stored bytes of standard output, and of standard error.
     pub stdio: usize,
-    /// Log messages that are kept. Each is cut at 4 KiB.
+    /// Most stored log messages. Each message is cut at 4 KiB.
     pub log_lines: usize,
     /// Open descriptors, streams and other handles, together.
     pub handles: usize,
@@ -68,7 +68,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the bounds of a call in addition to its time.
+    /// Returns the bounds of a call, except its time.
     pub(crate) fn bounds(&self) -> CallBounds {
         CallBounds { grace: self.grace, cpu: self.cpu, table: Arc::clone(&self.table) }
     }

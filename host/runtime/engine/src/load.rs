@@ -1,5 +1,5 @@
-//! Loads a plugin: reads it, checks its imports, compiles it, and asks for its tools. A plugin that
-//! fails is not loaded in part.
+//! Loads a plugin: reads it, checks its imports, compiles it, and asks it for its tools. If a step
+//! fails, no part of the plugin is loaded.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -21,7 +21,7 @@ use crate::offer::Offer;
 use crate::plugin::{Builtin, LoadedPlugin, Origin, Plugin, PluginInfo};
 use crate::{Runtime, filter, foreign, known_files, parts, run};
 
-/// A component that was read and checked, or recalled. None of its code has run.
+/// A component that was read and checked, or that the host remembers. None of its code has run.
 pub struct Candidate {
     content: Content,
     source: Source,
@@ -38,18 +38,18 @@ impl Candidate {
     ///
     /// # Errors
     ///
-    /// [`HostError::Load`] if it can't be read, is too large, isn't a component, or exports
+    /// [`HostError::Load`] if the file can't be read, is too large, isn't a component, or exports
     /// Toolhold's interfaces without a manifest.
     pub fn file(path: &Path) -> Result<Self, HostError> {
         let opened = component_file::open(path).map_err(not_loaded(&path.display()))?;
         Self::opened(opened, path)
     }
 
-    /// Reads an open file, like [`file`](Self::file). `path`: the file's path.
+    /// Reads an open file. `path`: the file's path.
     ///
     /// # Errors
     ///
-    /// Like [`file`](Self::file).
+    /// Returns the errors of [`file`](Self::file).
     pub fn opened(file: File, path: &Path) -> Result<Self, HostError> {
         Self::read(file, ComponentFile::read_always(path))
     }
@@ -103,7 +103,7 @@ impl Candidate {
         &self.info
     }
 
-    /// Gives the component a plugin's name, if no manifest names it.
+    /// Sets the plugin's name if the component has no manifest.
     #[must_use]
     pub fn under(mut self, name: &str) -> Self {
         if self.info.without_manifest && is_name(name) {
@@ -112,8 +112,8 @@ impl Candidate {
         self
     }
 
-    /// Returns the component's bytes, or `None` if its file wasn't read, see
-    /// [`Runtime::candidate`](Runtime::candidate).
+    /// Returns the component's bytes, or `None` if its file wasn't read (see
+    /// [`Runtime::candidate`](Runtime::candidate)).
     pub fn bytes(&self) -> Option<&[u8]> {
         match &self.content {
             Content::Read(wasm) => Some(wasm),
@@ -122,19 +122,18 @@ impl Candidate {
     }
 }
 
-/// Returns a function for `map_err`, which adds the plugin's name or path to the reason why it
-/// isn't loaded.
+/// Returns a function for `map_err` that adds the plugin's name or path to an error.
 fn not_loaded<E: Display>(plugin: &(impl Display + ?Sized)) -> impl FnOnce(E) -> HostError {
     move |reason| HostError::Load { plugin: plugin.to_string(), reason: reason.to_string() }
 }
 
 impl Runtime {
-    /// Reads the component of an open file with this path and stamp. Blocks. The file isn't read if
-    /// a component that has served on this machine was read from it under the same stamp.
+    /// Reads the component of an open file with this path and stamp. Blocks. If a component with
+    /// the same stamp has already run on this machine, the file isn't read.
     ///
     /// # Errors
     ///
-    /// Like [`Candidate::file`].
+    /// Returns the errors of [`Candidate::file`].
     pub fn candidate(
         &self,
         opened: File,
@@ -157,13 +156,13 @@ impl Runtime {
         Ok(Candidate { content: Content::Recalled(offer.into()), source, info })
     }
 
-    /// Loads a plugin: checks its imports, compiles it, and asks it for its tools and filters
-    /// without grants. If it has served on this machine before, nothing is compiled or asked: its
-    /// code is mapped at its first use.
+    /// Loads a plugin: checks its imports, compiles it, and asks it without grants for its tools
+    /// and filters. If the plugin has already run on this machine, nothing is compiled or asked.
+    /// Its code is then mapped at its first use.
     ///
     /// # Errors
     ///
-    /// [`HostError::Load`]. No part of the plugin stays loaded.
+    /// [`HostError::Load`] if a step fails. No part of the plugin stays loaded.
     pub async fn load(
         self: &Arc<Self>,
         candidate: Candidate,
@@ -171,7 +170,7 @@ impl Runtime {
     ) -> Result<Plugin, HostError> {
         let Candidate { content, source, info } = candidate;
         let wasm = match content {
-            // The offer was kept when the plugin had no settings.
+            // The stored offer applies only to a plugin without settings.
             Content::Recalled(offer) if granted.config.is_empty() => {
                 return self.load_known(info, source, granted, *offer);
             }
@@ -202,11 +201,11 @@ impl Runtime {
         }
     }
 
-    /// Loads a built-in plugin, as [`load`](Self::load) does.
+    /// Loads a built-in plugin in the same way as [`load`](Self::load).
     ///
     /// # Errors
     ///
-    /// [`HostError::Load`] if it isn't a component, has no manifest, or doesn't load.
+    /// [`HostError::Load`] if the file isn't a component, has no manifest, or doesn't load.
     pub async fn load_built_in(
         self: &Arc<Self>,
         builtin: &Builtin,
@@ -214,7 +213,7 @@ impl Runtime {
     ) -> Result<Plugin, HostError> {
         let source = Source::BuiltIn(builtin.wasm, builtin.compiled);
         let parts = parts::built_in_parts(builtin.parts);
-        // The offer is a small file, which is read before the host serves.
+        // The stored offer is a small file. The host reads it before it serves.
         if let Some(digest) = builtin.digest
             && let Some(offer) = Offer::read_kept(self, digest, &granted.config)
         {
@@ -230,7 +229,7 @@ impl Runtime {
         self.load_unknown(wasm, source, info, granted).await
     }
 
-    /// Loads a plugin that hasn't served on this machine: makes its code, and asks it for its
+    /// Loads a plugin that has never run on this machine: compiles its code, and asks it for its
     /// offer.
     async fn load_unknown(
         self: &Arc<Self>,
@@ -274,7 +273,7 @@ impl Runtime {
         let mut loaded = self.new_plugin(&info, policy, LazyCode::new(source, None));
         let Offer { mut tools, filters, filter_problems, left_out, .. } = offer;
         if info.kind == ComponentKind::Command {
-            // The operator's table makes the tool, and it may have changed.
+            // The tool comes from the operator's table, which may have changed.
             tools = foreign::command_tools(&info.manifest, &loaded.policy)
                 .map_err(not_loaded(&info.manifest.name))?;
         }
@@ -314,7 +313,8 @@ impl Runtime {
 ///
 /// # Errors
 ///
-/// The plugin imports an interface that isn't granted, or the grants can't be given to it.
+/// Returns an error if the plugin imports an interface that isn't granted, or its grants can't be
+/// applied.
 fn check_grants(info: &PluginInfo, granted: PluginGrants) -> Result<PluginGrants, HostError> {
     let manifest = &info.manifest;
     let plugin = &manifest.name;
@@ -342,7 +342,7 @@ fn is_linked(capability: Capability, manifest: &Manifest, policy: &PluginGrants)
     policy.inspect_only && manifest.asks_for(capability).is_some()
 }
 
-/// Returns the policy with only the grants that the manifest asks for, and within its limits.
+/// Returns the policy with only the grants that the manifest requests, reduced to its limits.
 fn effective_policy(manifest: &Manifest, granted: PluginGrants) -> Result<PluginGrants, HostError> {
     let mut effective = granted;
     effective.capabilities.keep_requested(manifest);

@@ -1,7 +1,8 @@
-//! Remembers the offer of a component, its tools and filters, so that later starts needn't ask it.
+//! Remembers the offer of a component (its tools and filters), so that later starts needn't ask the
+//! component.
 //!
-//! A component is asked once on each machine. The answer is kept next to its compiled code, so that
-//! a start needs neither the code nor the component.
+//! The host asks a component once on each machine. The answer is stored next to the compiled code,
+//! so that a start needs neither the code nor the component.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -31,20 +32,21 @@ pub(crate) struct Offer {
     pub(crate) filter_problems: Vec<String>,
 }
 
-/// The format of the files. It is in their names, so that a file of another format isn't read.
+/// The format of the files. The file names contain it, so that the host ignores files of another
+/// format.
 const FORMAT: u32 = 2;
 
 /// Returns the name of the file with the offer of a component. `config`: the plugin's settings,
 /// since the offer may depend on them.
 fn file_name(runtime: &Runtime, digest: &str, config: &PluginConfig) -> String {
     let code = toolhold_compiler::key(&runtime.engine.wasm, digest);
-    // Another version of Toolhold may read the same component in another way.
+    // Another version of Toolhold may interpret the same component in another way.
     let version = env!("CARGO_PKG_VERSION");
     if config.is_empty() {
         return format!("{code}.{version}.{FORMAT}.offer");
     }
-    // The default hasher has fixed keys. The settings are the operator's own, so nobody looks for
-    // two with the same hash.
+    // The default hasher has fixed keys. This is safe because the settings come from the operator,
+    // who has no reason to search for a collision.
     let mut hasher = DefaultHasher::new();
     config.all().hash(&mut hasher);
     let settings = hasher.finish();
@@ -52,7 +54,7 @@ fn file_name(runtime: &Runtime, digest: &str, config: &PluginConfig) -> String {
 }
 
 impl Offer {
-    /// Reads the stored offer of a component. Blocks. Returns `None` if the component hasn't served
+    /// Reads the stored offer of a component. Blocks. Returns `None` if the component has never run
     /// on this machine.
     pub(crate) fn read_kept(
         runtime: &Runtime,
@@ -100,8 +102,8 @@ impl Offer {
 }
 
 impl Plugin {
-    /// Stores the offer of the plugin and the digest of its file, so that later starts needn't ask
-    /// the plugin, nor read the file. Call this once the whole offer has been checked.
+    /// Stores the offer of the plugin and the digest of its file. Later starts then neither ask the
+    /// plugin nor read the file. Call this after the whole offer was checked.
     pub async fn remember(&self) {
         let is_file_known = match self.0.code.source() {
             Source::BuiltIn(..) => true,
@@ -146,8 +148,8 @@ impl LoadedPlugin {
         let acts_as_built_in = self.info.origin == Origin::BuiltIn || self.policy.replaces_built_in;
         if !acts_as_built_in {
             definition.name = format!("{}__{guest_name}", self.name);
-            // Only built-in plugins may have aliases. A third-party alias could take calls of a
-            // tool that is missing today.
+            // Only built-in plugins may have aliases. An alias of a third-party plugin could take
+            // the calls of a missing tool.
             definition.aliases.clear();
         }
         Tool { definition: Arc::new(definition), guest_name, requested_aliases }

@@ -1,5 +1,5 @@
-//! Makes the outcome of a call that crashed, was stopped, was denied or reached a limit: the
-//! failure with its reason and remedy, the parts that were emitted, and no secrets.
+//! Makes the outcome of a call that crashed, was stopped, was denied or reached a limit. The
+//! outcome has the failure with its reason and remedy, and the emitted parts, without secrets.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::guest::{CallState, Emitted, take_emitted};
 use crate::timing::CallWatch;
 use crate::timing::less_or_more;
 
-/// Makes the failure of a guest without an answer: the host stopped it, or it crashed.
+/// Makes the failure of a guest that returned no answer, because the host stopped it or it crashed.
 pub(crate) fn failure(
     watch: &CallWatch,
     error: &wasmtime::Error,
@@ -26,12 +26,11 @@ pub(crate) fn failure(
     watch.failure_if_stopped().unwrap_or_else(|| crash_failure(watch, error, store.data(), plugin))
 }
 
-/// Most bytes of a crashed guest's standard error that its caller gets, from the end.
+/// Most bytes of a crashed guest's standard error in the failure, taken from the end.
 const LAST_WORDS: usize = 2048;
 
-/// Makes the failure of a guest that crashed. Its backtrace goes to the log, not to the model. The
-/// end of its standard error is content, because a program names the exception there that it didn't
-/// catch.
+/// Makes the failure of a guest that crashed. The backtrace goes to the log, not to the model. The
+/// end of the standard error is content, because programs print uncaught exceptions there.
 fn crash_failure(
     watch: &CallWatch,
     error: &wasmtime::Error,
@@ -70,11 +69,11 @@ fn crash_failure(
     failure
 }
 
-/// Returns the end of a guest's standard error, without secrets. The text begins with a whole line,
-/// if it has more than one line. Returns `None` if nothing was printed.
+/// Returns the end of a guest's standard error, without secrets. If the text has several lines, the
+/// result begins with a whole line. Returns `None` if the guest printed nothing.
 fn last_words(state: &CallState) -> Option<Content> {
-    // Secrets are looked for in a longer text than is kept: no pattern finds the second half of a
-    // secret.
+    // Secrets are redacted in a longer text than is returned, since no pattern matches the second
+    // half of a secret.
     let stderr = state.capabilities.http.without_secrets(state.call.stderr.end(8 * LAST_WORDS));
     let end = redaction::text(&neutral(stderr.trim()), Keys::Text).into_owned();
     let start = end.ceil_char_boundary(end.len().saturating_sub(LAST_WORDS));
@@ -90,8 +89,8 @@ fn last_words(state: &CallState) -> Option<Content> {
     Some(Content::text(format!("The end of its standard error:\n{tail}")))
 }
 
-/// Puts the emitted parts before the content of a failure, so that a stopped call answers with
-/// them. A successful answer is complete without them, or has them already.
+/// Puts the emitted parts before the content of a failure, so that they are the answer of a stopped
+/// call. A successful answer doesn't need them or already contains them.
 pub(crate) fn with_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
     outcome.map_err(|mut failure| {
         let mut parts = take_emitted(emitted);
@@ -103,7 +102,7 @@ pub(crate) fn with_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
     })
 }
 
-/// Puts the emitted parts before the content of an answer whose tool asks for that.
+/// Puts the emitted parts before the content of an answer whose tool requests this.
 pub(crate) fn after_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
     outcome.map(|mut output| {
         let mut parts = take_emitted(emitted);
@@ -113,8 +112,8 @@ pub(crate) fn after_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
     })
 }
 
-/// Redacts secrets in the answer of a guest. The guest may have joined or unpacked parts of
-/// responses, so the host didn't see the secrets in them.
+/// Redacts secrets in the answer of a guest. The guest may have joined or decoded parts of
+/// responses, so that the host couldn't see the secrets in the responses.
 pub(crate) fn without_secrets(outcome: Outcome, state: &CallState) -> Outcome {
     let Some(egress) = state.capabilities.http.egress() else { return outcome };
     if !egress.knows_secrets() {
@@ -169,7 +168,7 @@ fn change_strings(value: &mut Value, change: &impl Fn(&mut String)) {
     }
 }
 
-/// Adds what the operator can do about a failed request, since the guest doesn't know it.
+/// Adds the operator's remedy for a failed request, since the guest doesn't know it.
 pub(crate) fn with_obstacle(outcome: Outcome, state: &CallState) -> Outcome {
     outcome.map_err(|mut failure| {
         match state.capabilities.http.take_obstacle() {
@@ -204,7 +203,7 @@ pub(crate) fn with_obstacle(outcome: Outcome, state: &CallState) -> Outcome {
 }
 
 /// Adds the denial if a tool failed because a listing left out an entry. The tool can't know that a
-/// rule about calls was the reason.
+/// rule was the reason.
 fn with_left_out_denial(failure: Failure, report: &Report) -> Failure {
     if failure.category != Category::PermanentFailure
         || failure.code.as_deref() != Some("not-permitted")
@@ -233,7 +232,7 @@ fn with_left_out_denial(failure: Failure, report: &Report) -> Failure {
 }
 
 /// Adds a denial of the call to its failure if the denial may be the reason. The guest can't
-/// prevent that (invariant 5).
+/// prevent this (invariant 5).
 pub(crate) fn with_denial(
     outcome: Outcome,
     state: &mut CallState,

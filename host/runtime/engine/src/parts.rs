@@ -1,4 +1,4 @@
-//! Decides in which folders the parts of a plugin are looked for.
+//! Selects the folders of a plugin's parts, which are pure components.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,10 +8,12 @@ use toolhold_component::Part;
 
 use crate::plugin::{Origin, PluginInfo};
 
-/// Returns the parts of a plugin, with the folders in which they are looked for. The parts of
-/// Toolhold's own plugins are next to the program, or where an installation of programs keeps such
-/// files. The parts of other plugins are next to the plugin's file: `NAME.parts` for `NAME.wasm`.
-/// The working directory has no influence.
+/// Returns the parts of a plugin, with the folders in which the host looks for them. The working
+/// directory has no influence.
+///
+/// The parts of Toolhold's own plugins are next to the program, or in the installation's folder for
+/// such files. The parts of another plugin are next to the plugin's file: `NAME.parts` for
+/// `NAME.wasm`.
 pub fn parts_of_plugin(info: &PluginInfo) -> Arc<Parts> {
     let folders = match &info.origin {
         Origin::BuiltIn => program_folders(std::env::current_exe().ok().as_deref()),

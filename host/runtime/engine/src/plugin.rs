@@ -1,5 +1,5 @@
-//! A loaded plugin: its facts, its policy, its tools and filters. It is immutable and shared by its
-//! calls.
+//! A loaded plugin: its metadata, its policy, its tools and filters. A plugin is immutable, and its
+//! calls share it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,18 +35,17 @@ pub struct Builtin {
     pub name: &'static str,
     /// The component, at most 64 MiB.
     pub wasm: EmbeddedFile,
-    /// SHA-256 of the component, in hexadecimal, if the build computed it. Otherwise it is computed
-    /// at each start.
+    /// SHA-256 of the component, in hexadecimal, if the build computed it. Otherwise, each start
+    /// computes it.
     pub digest: Option<&'static str>,
-    /// The parts that the program is shipped with: names, and SHA-256 in hexadecimal. They take
-    /// the place of those of the manifest.
+    /// The parts that are shipped with the program: names, and SHA-256 in hexadecimal. They replace
+    /// the parts in the manifest.
     pub parts: &'static [(&'static str, &'static str)],
-    /// The code, if the build compiled it ahead of time. `None` if it has to be compiled at its
-    /// first use.
+    /// The code, if the build compiled it ahead of time. With `None`, the first use compiles it.
     pub compiled: Option<Precompiled>,
 }
 
-/// Facts about a plugin that are read without running it.
+/// Metadata of a plugin, which the host reads without running the plugin.
 #[derive(Clone, Debug, Serialize)]
 pub struct PluginInfo {
     /// The manifest of the plugin.
@@ -58,18 +57,18 @@ pub struct PluginInfo {
     pub digest: String,
     /// Bytes of the component.
     pub size: usize,
-    /// The interfaces that it imports.
+    /// The interfaces that the plugin imports.
     pub imports: Vec<String>,
-    /// The interfaces that it exports.
+    /// The interfaces that the plugin exports.
     pub exports: Vec<String>,
-    /// The kind of the component, which says how Toolhold uses it.
+    /// The kind of the component, which determines how Toolhold uses it.
     pub kind: ComponentKind,
-    /// Whether it has no manifest of its own, so that the host made one from its imports and from
-    /// the name of its file.
+    /// Whether the component has no manifest. The host then makes a manifest from the imports and
+    /// the file name.
     pub without_manifest: bool,
 }
 
-/// One version of a plugin, loaded and ready to be called. It never changes and is cheap to clone.
+/// One loaded version of a plugin, ready for calls. A plugin is immutable and cheap to clone.
 #[derive(Clone)]
 pub struct Plugin(pub(crate) Arc<LoadedPlugin>);
 
@@ -79,7 +78,7 @@ impl Plugin {
         &self.0.info
     }
 
-    /// Returns the policy of the plugin: the grants that it asks for and that it got.
+    /// Returns the policy of the plugin: the requested grants that the plugin got.
     pub fn policy(&self) -> &PluginGrants {
         &self.0.policy
     }
@@ -89,37 +88,36 @@ impl Plugin {
         &self.0.filters
     }
 
-    /// Returns the problems with the operator's rules for its filters: each rule that is left out,
-    /// with the reason.
+    /// Returns the problems with the operator's filter rules: each ignored rule, with the reason.
     pub fn filter_problems(&self) -> &[String] {
         &self.0.filter_problems
     }
 
-    /// Returns the exported functions that are no tools, each with the reason. Only a component
-    /// that doesn't know Toolhold has such functions.
+    /// Returns the exported functions that aren't offered as tools, each with the reason. Only
+    /// components that don't know Toolhold have such functions.
     pub fn left_out(&self) -> &[String] {
         &self.0.left_out
     }
 
-    /// Returns the number of its warm instances.
+    /// Returns the number of the plugin's warm instances.
     pub fn ready(&self) -> usize {
         self.0.code.get().map_or(0, |code| code.warm_pool.count())
     }
 
-    /// Checks whether a first use has found another component in the file, though the stamp of the
-    /// file is the same. All calls fail until the file is read again.
+    /// Checks whether the first use found another component in the file, although the stamp is the
+    /// same. All calls fail until the file is read again.
     pub fn differs_from_file(&self) -> bool {
         self.0.code.differs()
     }
 
-    /// Checks whether the plugin has served on this machine before it was loaded, see
-    /// [`remember`](Self::remember).
+    /// Checks whether the plugin had run on this machine before this start (see
+    /// [`remember`](Self::remember)).
     pub fn is_known(&self) -> bool {
         self.0.known
     }
 }
 
-/// The data of a [`Plugin`], shared by its calls.
+/// The data of a [`Plugin`], which its calls share.
 pub(crate) struct LoadedPlugin {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) name: Arc<str>,
@@ -128,23 +126,24 @@ pub(crate) struct LoadedPlugin {
     pub(crate) tools: Vec<Tool>,
     pub(crate) filters: Vec<Arc<FilterDefinition>>,
     pub(crate) filter_problems: Vec<String>,
-    /// Its exported functions that are no tools.
+    /// The exported functions that aren't offered as tools.
     pub(crate) left_out: Vec<String>,
-    /// Whether its offer was known before it was loaded.
+    /// Whether the offer was stored before the plugin was loaded.
     pub(crate) known: bool,
     pub(crate) code: LazyCode,
-    /// The pure components that it brings along.
+    /// The plugin's pure components.
     pub(crate) parts: Arc<Parts>,
-    /// Its instances that are kept for their sessions.
+    /// The plugin's instances that live as long as their sessions.
     pub(crate) instances: PluginInstances,
 }
 
 impl LoadedPlugin {
-    /// Returns the code for a call. The first call makes it.
+    /// Returns the code for a call. The first call compiles or maps the code.
     ///
     /// # Errors
     ///
-    /// The call is cancelled or late, or there is no code, which is the host's failure.
+    /// Returns a failure if the call is cancelled or out of time. If there is no code, the failure
+    /// is the host's.
     pub(crate) async fn code_for(&self, watch: &CallWatch) -> Result<Arc<Code>, Failure> {
         if let Some(code) = self.code.get() {
             return Ok(Arc::clone(code));
@@ -163,6 +162,6 @@ pub(crate) struct Tool {
     pub(crate) definition: Arc<Definition>,
     /// The tool's name inside the guest.
     pub(crate) guest_name: String,
-    /// The other names that it asks for, whether it may have them or not.
+    /// All aliases that the tool requests, even those that it may not have.
     pub(crate) requested_aliases: Vec<String>,
 }

@@ -1,5 +1,5 @@
 //! Makes a loaded plugin a source of tools. A source is one version of a plugin and never changes.
-//! Another version is another source, so a call runs on the version that it was checked against.
+//! A new version is a new source, so a call runs on the version that it was checked against.
 
 use std::sync::Arc;
 

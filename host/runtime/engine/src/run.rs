@@ -31,13 +31,13 @@ use crate::timing::{CallPlace, CallWatch, StopReason, WatchCheck};
 use crate::warm_pool::{Entry, WarmInstance};
 use crate::wasi::Files;
 
-/// How long the host waits for a thread after its call should have ended. The thread may hang in a
+/// How long the host waits for a thread after the deadline of its call. The thread may hang in a
 /// system call.
 const STUCK: Duration = Duration::from_millis(250);
 
-/// Handles in addition to those of the host's table. A guest that has used up the table needs some
-/// handles to make calls. So it gets an error from the function that would add a handle, not a
-/// trap.
+/// Extra handles beyond the host's limit. A guest that has reached the limit still needs some
+/// handles to make calls. So the guest gets an error from the function that would add a handle, not
+/// a trap.
 const HANDLE_SLACK: usize = 64;
 
 /// The data of one call.
@@ -48,10 +48,10 @@ struct Job {
     call: Call,
     watch: Arc<CallWatch>,
     emitted: Emitted,
-    /// Held until the guest has ended, not only until the answer. A thread that hangs keeps its
-    /// place.
+    /// The place of the call. The guest occupies it until it ends, even after the answer. A hanging
+    /// thread doesn't release its place.
     place: CallPlace,
-    /// Its turn with the session's instance, if the plugin has instances for sessions.
+    /// The call's turn with the session's instance, if the plugin has instances for sessions.
     turn: Option<Turn>,
     ticking: TickGuard,
 }
@@ -65,8 +65,8 @@ pub(crate) async fn call(plugin: &Arc<LoadedPlugin>, tool: usize, mut call: Call
     let time = call.time.unwrap_or(limits.call).min(limits.max_call);
     let watch = Arc::new(CallWatch::new(time, limits.bounds(), call.cancel.clone()));
     let code = plugin.code_for(&watch).await?;
-    // The turn comes before the place, so that calls that wait for each other take no places from
-    // other calls.
+    // The call waits for its turn before it takes a place, so that waiting calls of one session
+    // take no places from other calls.
     let turn = if plugin.policy.session {
         Some(plugin.instances.turn(&call, &watch).await?)
     } else {
@@ -85,16 +85,16 @@ pub(crate) async fn call(plugin: &Arc<LoadedPlugin>, tool: usize, mut call: Call
         turn,
         ticking: plugin.runtime.engine.keep_ticking(),
     };
-    // Host functions for files wait for a thread that may block. Host functions for processes
-    // don't.
+    // Host functions for files run on a thread that may block. Host functions for processes don't
+    // request such a thread.
     let blocks = plugin.policy.capabilities.process.is_some();
-    // The future has its own allocation, so that it isn't moved on the way to its thread.
+    // The future has its own allocation, so that moving it to its thread is cheap.
     let outcome = drive(watch, Box::pin(execute(job)), blocks).await;
     outcome::with_emitted(outcome, &emitted)
 }
 
-/// Runs a guest to its end, on a thread on which it doesn't delay other work. `blocks`: whether its
-/// host functions may block without waiting for [`CallWatch::may_block`].
+/// Runs a guest to its end, on a thread where it doesn't delay other work. `blocks`: whether the
+/// guest's host functions may block without waiting for [`CallWatch::may_block`].
 pub(crate) async fn drive<T: Send + 'static>(
     watch: Arc<CallWatch>,
     run: impl Future<Output = Result<T, Failure>> + Send + 'static,
@@ -102,8 +102,8 @@ pub(crate) async fn drive<T: Send + 'static>(
 ) -> Result<T, Failure> {
     let mut run: Run<T> = Box::pin(metered(Arc::clone(&watch), run));
     if !blocks {
-        // This guest may use the caller's thread for a tick, or until it is about to block. Most
-        // calls end in that time, and a move to another thread costs more than they do.
+        // The guest may use the caller's thread for one tick, or until it is about to block. Most
+        // calls end within a tick, and a move to another thread costs more than such a call.
         watch.set_borrowed(true);
         let polled = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await;
         if let Poll::Ready(outcome) = polled {
@@ -123,10 +123,10 @@ pub(crate) async fn drive<T: Send + 'static>(
         if let Ok(outcome) = timeout(time_left, waiting.as_mut()).await {
             return outcome;
         }
-        // The end has moved if the call waits for a person, or did so meanwhile.
+        // The deadline moves while a call waits for a person's approval.
         let has_moved = watch.end() + STUCK > end;
         if !has_moved {
-            // The thread hangs. The host abandons it, with its place, and answers.
+            // The thread hangs. The host abandons the thread and its place, and answers.
             return Err(watch.stop_failure(StopReason::Timeout));
         }
     }
@@ -158,7 +158,7 @@ pub(crate) async fn list_tools(
 }
 
 /// Asks a plugin for its tools or filters, in a separate instance. `what`: the plural of the listed
-/// items, for errors. `ask`: calls the instance, and returns its store and its answer.
+/// items, for errors. `ask`: calls the instance, and returns the store and the answer.
 pub(crate) async fn list<T: Send + 'static, A>(
     plugin: &LoadedPlugin,
     code: &Code,
@@ -209,7 +209,7 @@ where
 /// Runs one call in its own store, in a warm instance or a fresh one.
 async fn execute(job: Job) -> Outcome {
     let Job { plugin, code, tool, mut call, watch, emitted, place, turn, ticking } = job;
-    // These are dropped last, after the store or its handover.
+    // The place and the ticker are dropped last, after the store or its handover.
     let _held = (place, ticking);
     let tool: &Tool = &plugin.tools[tool];
     // The arguments are checked before any code of the component runs.
@@ -238,7 +238,7 @@ async fn execute(job: Job) -> Outcome {
             (answer, Some(entry))
         }
         Err(error) => {
-            // The instance ended before the call started in it. The log names the call anyway.
+            // The instance ended before the call started in it. The log still names the call.
             store.data_mut().call.id = call.id.clone();
             (Err(error), None)
         }
@@ -260,7 +260,7 @@ async fn execute(job: Job) -> Outcome {
     outcome
 }
 
-/// Takes an instance that waits for a call: the instance of the session, or else a warm one.
+/// Takes an instance that is ready for a call: the session's instance, or else a warm one.
 fn take_waiting(code: &Code, turn: Option<&Turn>) -> Option<(Store<CallState>, Entry)> {
     if let Some(instance) = turn.and_then(Turn::take) {
         return Some(instance);
@@ -278,7 +278,7 @@ async fn begin_call(
     watch: &Arc<CallWatch>,
     emitted: Emitted,
 ) {
-    // Nobody knows which files the instance used before it got its arguments.
+    // The host doesn't know which files the instance used before it got its arguments.
     if store.data().files.accessed() {
         call.report.mark_incomplete();
         // A warm instance opened files on a thread that may block. Reading or closing them may
@@ -342,7 +342,7 @@ async fn call_foreign(
     foreign.call(store, instance, &tool.guest_name, input, plugin.policy.limits.result).await
 }
 
-/// Adds to an outcome the denial or the obstacle that may be its reason, and redacts its secrets.
+/// Adds the denial or obstacle that may have caused a failed outcome, and redacts secrets.
 fn explain(outcome: Outcome, store: &mut Store<CallState>, tool: &Tool, call: &Call) -> Outcome {
     let running = &store.data().call;
     call.report.entries().printed = running.stdout.written() + running.stderr.written();
@@ -352,7 +352,7 @@ fn explain(outcome: Outcome, store: &mut Store<CallState>, tool: &Tool, call: &C
     outcome::with_denial(explained, state, &call.arguments, &tool.definition, &call.report)
 }
 
-/// Keeps an instance for the next call of its session, if it can serve one.
+/// Stores an instance for the next call of its session, if it can serve another call.
 fn keep_for_session(
     plugin: &Arc<LoadedPlugin>,
     code: &Code,
@@ -377,11 +377,11 @@ fn keep_for_session(
     }
 }
 
-/// Ends the call of an instance that is to serve another one.
+/// Ends the call of an instance that will serve another call.
 ///
 /// # Errors
 ///
-/// The reason why the instance can't serve another call.
+/// Returns the reason why the instance can't serve another call.
 fn end_call(code: &Code, store: &mut Store<CallState>) -> Result<(), KeepError> {
     if matches!(code.foreign, Some(Foreign::Command(_))) {
         return Err(KeepError::Command);
@@ -412,8 +412,10 @@ fn convert_answer(
 }
 
 /// Makes a fresh instance of a plugin, without a call. `waiting`: the call that needs the instance.
-/// Code that runs now can keep the data that it reads, so the rules of that call apply to it.
-/// Without such a call, the caller drops the instance if it has read files.
+///
+/// The component's code can store data that it reads during its instantiation, so the rules of the
+/// waiting call apply to it. Without a waiting call, the caller drops the instance if it has read
+/// files.
 pub(crate) async fn fresh(
     plugin: &LoadedPlugin,
     code: &Code,
@@ -465,7 +467,7 @@ fn find_entry(
     tools.call_tool(store, &instance).map(Entry::Tool)
 }
 
-/// Makes a store and sets all its limits. No other place makes stores.
+/// Makes a store and sets all its limits. Stores are made only here.
 pub(crate) async fn instantiate(
     pre: &InstancePre<CallState>,
     state: CallState,
@@ -502,14 +504,14 @@ pub(crate) async fn metered<F: Future>(watch: Arc<CallWatch>, future: F) -> F::O
     .await
 }
 
-/// Ends a guest that waits in a host function for too long. Then no guest code runs, so the ticks
-/// can't stop the guest.
+/// Ends a guest that waits in a host function for too long. No guest code runs during the wait, so
+/// the ticks can't stop the guest.
 async fn until_stopped<T>(mut run: Run<T>, watch: Arc<CallWatch>) -> Result<T, Failure> {
     let mut end = pin!(sleep_until(late_end(&watch)));
     let mut cancelled = pin!(watch.cancel.cancelled());
     poll_fn(|context| {
-        // The cancellation is polled first: when the reactor ends with its program, the guest must
-        // not be polled any more.
+        // The cancellation is polled first. When the program shuts its reactor down, the guest must
+        // not be polled again.
         if cancelled.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(watch.stop_failure(StopReason::Cancelled)));
         }
@@ -529,8 +531,8 @@ async fn until_stopped<T>(mut run: Run<T>, watch: Arc<CallWatch>) -> Result<T, F
     .await
 }
 
-/// Returns the time when a waiting guest is stopped. By then the ticks have stopped a running
-/// guest, so that the guest's own stop is reported.
+/// Returns the time when a waiting guest is stopped. The ticks stop a running guest earlier, so
+/// that the stop of the guest itself is reported.
 fn late_end(watch: &CallWatch) -> tokio::time::Instant {
     (watch.end() + TICK * 2).into()
 }

@@ -1,9 +1,9 @@
-//! Keeps the instances that last for a session, and has the calls of a session take turns with one.
+//! Stores the instances that live as long as a session, and lets the calls of a session use their
+//! instance one after the other.
 //!
-//! An instance waits between the calls of its session with nothing but its memory: everything that
-//! a call was given or has opened ends with it. It is dropped after a trap, with its version of the
-//! plugin, when it was idle for long, and when others need its place. So what it holds can be lost
-//! at any time.
+//! Between calls, an instance has only its memory: all other resources of a call end with the call.
+//! The host drops an instance after a trap, together with its version of the plugin, after a long
+//! idle time, and to make room for others. So the state in an instance can be lost at any time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,16 +17,16 @@ use crate::guest::CallState;
 use crate::timing::{CallWatch, StopReason, busy};
 use crate::warm_pool::{Entry, KEPT, MEMORY};
 
-/// How long an unused instance is kept.
+/// How long an unused instance is stored.
 const IDLE: Duration = Duration::from_secs(900);
 
-/// Most instances of one plugin that wait. Another instance replaces the plugin's oldest one.
+/// Most idle instances of one plugin. A further instance replaces the plugin's oldest one.
 const EACH: usize = KEPT / 2;
 
 /// Most calls that wait for one instance.
 const WAITING: usize = 64;
 
-/// A reason why an instance isn't kept for the next call of its session.
+/// A reason why an instance isn't stored for the next call of its session.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeepError {
     #[error("a command runs once")]
@@ -48,14 +48,15 @@ pub(crate) struct InstanceKey {
     plugin: u64,
     /// The principal's session.
     session: Arc<str>,
-    /// `None` for filters, which have no rights.
+    /// The rights of the call. `None` for filters, which have no rights.
     rights: Option<CallRights>,
 }
 
-/// The rights that the gates gave a call in addition to the grants of its plugin. An instance
-/// remembers what a call has seen, so calls with other rights have other instances. The rights
-/// don't include whether a call only reads: a tool that reads has to see what a tool that acts has
-/// made.
+/// The rights that the gates gave a call in addition to the grants of its plugin.
+///
+/// An instance remembers data of its calls, so calls with other rights have other instances. The
+/// rights don't say whether a call only reads: a tool that reads needs the state that a tool that
+/// acts has made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct CallRights {
     /// The agent that calls.
@@ -91,18 +92,18 @@ struct IdleInstance {
     _rules: Option<Arc<dyn PathRules>>,
 }
 
-/// One version of a plugin. When it is dropped, its instances are dropped.
+/// The instances of one version of a plugin. Dropping this value drops the instances.
 pub(crate) struct PluginInstances {
     id: u64,
     all: Arc<SessionInstances>,
 }
 
-/// A call's turn with the instance of its session. The next call waits until it is dropped.
+/// A call's turn with the instance of its session. Dropping the turn lets the next call continue.
 pub(crate) struct Turn {
     key: InstanceKey,
     all: Arc<SessionInstances>,
     rules: Option<Arc<dyn PathRules>>,
-    /// `None` before the turn has come, and once it is over.
+    /// The lock of the instance. `None` before and after the turn.
     guard: Option<OwnedMutexGuard<()>>,
 }
 
@@ -116,8 +117,8 @@ impl PluginInstances {
     ///
     /// # Errors
     ///
-    /// Too many calls wait for it, it doesn't become free in the call's time, or the call is
-    /// cancelled.
+    /// Returns a failure if too many calls wait for the instance, the call's time ends before its
+    /// turn, or the call is cancelled.
     pub(crate) async fn turn(&self, call: &Call, watch: &CallWatch) -> Result<Turn, Failure> {
         let rights = CallRights {
             caller: call.caller.clone(),
@@ -136,7 +137,7 @@ impl PluginInstances {
         };
 
         let lock = Arc::clone(self.all.state().turns.entry(turn.key.clone()).or_default());
-        // Besides the waiting calls, `turns`, this call and the running call hold a reference.
+        // The references are those of the waiting calls, `turns`, this call and the running call.
         if Arc::strong_count(&lock) > WAITING + 3 {
             return Err(busy(Duration::ZERO));
         }
@@ -181,12 +182,13 @@ impl SessionInstances {
         Some((store, entry))
     }
 
-    /// Keeps an instance until the session's next call. Another instance makes room for it: the
-    /// oldest one of the same plugin, if the plugin has many, or else the oldest one of all.
+    /// Stores an instance for the session's next call. If there is no room, another instance is
+    /// dropped: the oldest one of the same plugin if that plugin has many, otherwise the oldest of
+    /// all.
     ///
     /// # Errors
     ///
-    /// The reason why the instance isn't kept.
+    /// Returns the reason why the instance isn't stored.
     pub(crate) fn keep(
         &self,
         key: InstanceKey,
@@ -222,8 +224,8 @@ impl SessionInstances {
         Ok(())
     }
 
-    /// Drops the instances that were idle for long. Returns the time when the next instance will be
-    /// idle for long, or `None` if no instance is left.
+    /// Drops the instances that were idle for too long. Returns the time when the next instance
+    /// will be dropped, or `None` if there are no more instances.
     pub(crate) fn drop_idle(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state();
         let first_recent = state.idle.iter().position(|waiting| waiting.since + IDLE > now);
@@ -246,11 +248,11 @@ impl Turn {
         self.all.take(&self.key)
     }
 
-    /// Keeps the instance for the session's next call.
+    /// Stores the instance for the session's next call.
     ///
     /// # Errors
     ///
-    /// The reason why the instance isn't kept.
+    /// Returns the reason why the instance isn't stored.
     pub(crate) fn keep(&self, store: Store<CallState>, entry: Entry) -> Result<(), KeepError> {
         self.all.keep(self.key.clone(), store, entry, self.rules.clone())
     }
@@ -281,7 +283,7 @@ impl Drop for PluginInstances {
     }
 }
 
-/// Makes the failure of a call whose turn didn't come.
+/// Makes the failure of a call that waited for the session's instance in vain.
 fn in_use(waited: Duration) -> Failure {
     let message = format!(
         "this plugin runs one call of a session at a time; this call waited {:.1} s and was not started",

@@ -1,5 +1,5 @@
-//! Keeps warm instances of a plugin, made before their call. Each serves one call and is never
-//! reused.
+//! Stores warm instances of a plugin, which are made before a call needs them. Each instance serves
+//! one call and is never reused.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,24 +16,23 @@ pub(crate) const EACH: usize = 2;
 /// Most plugins with warm instances.
 pub(crate) const PLUGINS: usize = 8;
 
-/// Most used stores that the housekeeper has still to drop. If there are more, a call drops its own
-/// store.
+/// Most used stores in the housekeeper's queue. If the queue is full, a call drops its own store.
 pub(crate) const USED: usize = 4;
 
-/// Most instances that are kept for their sessions, of all plugins together.
+/// Most instances of sessions, for all plugins together.
 pub(crate) const KEPT: usize = 32;
 
-/// Most stores besides those of running calls: warm instances, used stores that wait, as many that
-/// are being dropped, the one that is being made, and the instances that are kept for their
+/// Most stores in addition to those of running calls. These are warm instances, used stores in the
+/// queue and as many that are being dropped, the instance that is being made, and the instances of
 /// sessions.
 pub(crate) const SPARE: usize = EACH * PLUGINS + 2 * USED + 1 + KEPT;
 
-/// Most memories and tables of a component with warm instances. The pool has this many for each
-/// store of [`SPARE`], so that calls don't lack them.
+/// Most memories and tables of a component with warm instances. The pool reserves this many for
+/// each store of [`SPARE`], so that calls always have enough.
 pub(crate) const MEMORIES: u32 = 1;
 pub(crate) const TABLES: u32 = 4;
 
-/// Most bytes of memory of an instance that waits, before its call or after it.
+/// Most bytes of memory of an idle instance, before or after its call.
 pub(crate) const MEMORY: usize = 64 << 20;
 
 /// How a call enters an instance.
@@ -42,22 +41,22 @@ pub(crate) enum Entry {
     Tool(CallTool),
     /// By the exports of a component that doesn't know Toolhold.
     Foreign(Instance),
-    /// By its filters.
+    /// The exports of a plugin with filters.
     Filter(FilterInstance),
 }
 
-/// An instance that was made before a call needs it.
+/// An instance that is ready before a call needs it.
 pub(crate) struct WarmInstance {
     pub(crate) store: Store<CallState>,
     pub(crate) entry: Entry,
 }
 
-/// The warm instances of a plugin. They are dropped with the plugin.
+/// The warm instances of a plugin. The plugin drops them with itself.
 pub(crate) struct WarmPool {
     instances: Mutex<Vec<WarmInstance>>,
     /// Whether the plugin's stores fit into the spare slots of the pool.
     pub(crate) fits: bool,
-    /// Whether no more warm instances are made for this plugin.
+    /// Whether the housekeeper makes no more warm instances of this plugin.
     pub(crate) disabled: AtomicBool,
     /// Whether the plugin was called since the housekeeper last checked.
     pub(crate) called: AtomicBool,
@@ -72,7 +71,7 @@ fn fits_into_pool(plugin: &InstancePre<CallState>) -> bool {
 }
 
 impl WarmPool {
-    /// Makes an empty pool for a plugin that was just loaded, since it may never be called.
+    /// Makes an empty pool for a plugin that was just loaded. The plugin may never be called.
     pub(crate) fn new(plugin: &InstancePre<CallState>) -> Self {
         let fits = fits_into_pool(plugin);
         Self {
@@ -84,7 +83,7 @@ impl WarmPool {
         }
     }
 
-    /// Takes an instance, for one call.
+    /// Takes an instance for one call.
     pub(crate) fn take(&self) -> Option<WarmInstance> {
         self.instances().pop()
     }

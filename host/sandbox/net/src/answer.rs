@@ -1,5 +1,5 @@
-//! Bounds the body of an answer to a plugin's request in size and time, decompresses it, and
-//! removes secrets.
+//! Limits the size and time of an answer's body, decompresses the body, and removes secrets from
+//! it.
 
 use std::io;
 use std::pin::Pin;
@@ -74,7 +74,7 @@ pub(super) struct Bounds {
 pub(super) struct TimeoutTexts {
     /// The message for the time limit of the whole request.
     pub(super) end: String,
-    /// The message for the limit of the time without data. `None` if the guest set this limit.
+    /// The message for the idle timeout. `None` if the guest set this timeout.
     pub(super) idle: Option<String>,
 }
 
@@ -87,7 +87,8 @@ pub(super) struct Answer {
     echoes: Option<(Arc<Echoes>, EchoRedactor)>,
     is_finished: bool,
     record: Record,
-    /// Held until the last byte, because the connection is in use until then.
+    /// The permit of the request. The connection is in use until the last byte, so the permit is
+    /// too.
     _permit: RequestPermit,
 }
 
@@ -160,7 +161,7 @@ impl Answer {
         let length = u64::try_from(piece.len()).unwrap_or(u64::MAX);
         if length > self.remaining {
             piece.truncate(usize::try_from(self.remaining).unwrap_or(usize::MAX));
-            // The next poll then reports that there is more than the limit.
+            // The next poll then reports that the body exceeds the limit.
             self.stage = Box::pin(OneMore(Some(())));
         }
         self.remaining = self.remaining.saturating_sub(length);
@@ -170,7 +171,7 @@ impl Answer {
         }
     }
 
-    /// Ends the body with an error, after the data so far.
+    /// Ends the body with an error, after the data that has arrived.
     fn fail(&mut self, error: Error) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         self.record.set_failure(&error);
         self.is_finished = true;
@@ -203,7 +204,7 @@ impl http_body::Body for Answer {
                 }
             }
         }
-        // The redactor still holds bytes that could have been the beginning of a secret.
+        // The redactor may still have bytes that could have been the beginning of a secret.
         if let Some((echoes, mut redactor)) = this.echoes.take() {
             let rest = redactor.redact_piece(&echoes, b"", true);
             if !rest.is_empty() {
@@ -224,7 +225,7 @@ impl Drop for Answer {
     }
 }
 
-/// A stream with one piece, which stands for data over the limit.
+/// A stream with one piece, which represents data beyond the limit.
 struct OneMore(Option<()>);
 
 impl Stream for OneMore {
@@ -235,7 +236,7 @@ impl Stream for OneMore {
     }
 }
 
-/// A body as it arrives from the network, bounded in size and time.
+/// A body as it arrives from the network, with limits of size and time.
 struct Wire {
     body: Incoming,
     max_bytes: u64,
@@ -281,8 +282,8 @@ impl Stream for Wire {
             let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
             let received =
                 this.received.fetch_add(length, Ordering::Relaxed).saturating_add(length);
-            // Compressed, a body can be a little larger than decompressed. The exact limit is
-            // checked for the decompressed body; this one only has to be finite.
+            // A compressed body can be slightly larger than the decompressed one. The exact limit
+            // applies to the decompressed body. This limit only has to be finite.
             if received > this.max_bytes.saturating_mul(2).saturating_add(1 << 16) {
                 return failed_read(Error::Body(this.max_bytes));
             }

@@ -1,5 +1,5 @@
-//! Decides whether a plugin's request may be sent: its method, its URL, where it is redirected
-//! from, and that it contains no secret.
+//! Decides whether a plugin's request may be sent. The decision depends on the method, the URL and
+//! the origin of a redirect, and the request must not contain a secret.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -21,10 +21,10 @@ use super::record::{Record, redacted_url};
 use super::redirects::Redirects;
 use super::{Echoes, Egress, Error, Settings};
 
-/// Headers that only the host sets, because they are about the connection.
+/// Headers that only the host sets, because they belong to the connection.
 const HOST_HEADERS: [HeaderName; 6] = [HOST, ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, TE, TRAILER];
 
-/// Headers that make some servers treat a request as one of another method.
+/// Headers that override the method of a request on some servers.
 const OVERRIDES: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
 
 /// The largest body that is scanned for secrets on the reactor's thread. The scan takes less time
@@ -51,7 +51,7 @@ pub(super) struct CheckedRequest {
     pub(super) method: Method,
     pub(super) headers: HeaderMap,
     pub(super) hop: u32,
-    /// The addresses at which a job may listen for it, if it is for a job.
+    /// The addresses where the job of the session may listen, if the request is for a job.
     pub(super) job_addresses: Option<&'static [IpAddr]>,
 }
 
@@ -118,8 +118,8 @@ impl Check<'_> {
         Ok(CheckedRequest { url, target, method, headers, hop, job_addresses })
     }
 
-    /// Refuses methods that no request may have, and methods that change something if the call only
-    /// reads.
+    /// Refuses forbidden methods. If the call only reads, also refuses methods that change
+    /// something.
     fn check_method(
         &self,
         method: &Method,
@@ -146,8 +146,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Refuses a request to a job's server, unless the call names the server's origin and no other
-    /// origin led there.
+    /// Refuses a request to a job's server, unless the call names the server's origin, and the
+    /// request was not redirected from another origin.
     fn check_origin_of_job(
         &self,
         target: &Target,
@@ -187,7 +187,7 @@ impl Check<'_> {
     }
 }
 
-/// Returns the error for a denied request. `from`: the origin that redirected to it.
+/// Returns the error for a denied request. `from`: the origin that redirected to the request.
 fn refusal(mut denial: Denial, from: Option<&str>) -> Error {
     if let Some(from) = from {
         denial.action = format!("{} (a redirect from {from})", denial.action);
@@ -249,7 +249,8 @@ fn has_configured_secret(echoes: &Echoes, url: &Url, headers: &HeaderMap, body: 
     echoes.contains(body)
 }
 
-/// Returns the kind of secret that a text seems to contain, as it is or after a server decodes it.
+/// Returns the kind of secret that a text seems to contain, either directly or after a server
+/// decodes the text.
 fn kind_of_secret(text: Cow<'_, str>) -> Option<String> {
     let mut text = text;
     for _ in 0..=spelling::DEPTH {

@@ -1,6 +1,5 @@
-//! Makes the connections of plugins, to checked addresses only: the only code that does. A name is
-//! looked up once, each of its addresses is checked, and the connection goes to one of the checked
-//! addresses.
+//! Makes the connections of plugins. No other code does this. A name is looked up once, each of its
+//! addresses is checked, and the connection goes to a checked address.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -25,14 +24,14 @@ use super::{Error, Network, Resolve, Settings};
 /// The time limit of a name lookup and the connection together.
 pub(super) const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// The time limit of one address, if the name has several.
+/// The time limit for one address, if the name has several addresses.
 const ADDRESS_TIME: Duration = Duration::from_secs(4);
 
 /// The most connections of one plugin, including idle ones. A further connection waits until
 /// another one closes.
 const MAX_CONNECTIONS: usize = 128;
 
-/// The most addresses of one name that are used.
+/// The most addresses of one name that the host tries.
 const MAX_ADDRESSES: usize = 32;
 
 /// The concurrent lookups of all plugins. Each can block a thread until the system's resolver gives
@@ -63,7 +62,7 @@ impl Connector {
         let until = Instant::now() + CONNECT_TIME;
         let acquire = Arc::clone(&self.0.permits).acquire_owned();
         let Ok(Ok(permit)) = timeout_at(until, acquire).await else { return Err(Error::Busy) };
-        // A request to this machine doesn't use the proxy: the proxy would connect to itself, and
+        // A request to this machine doesn't use the proxy. The proxy would connect to itself, and
         // could read an unencrypted request.
         let proxy = match &self.0.proxy {
             Some(proxy) if !is_this_machine(&target.host) => proxy.intercept(&uri),
@@ -88,8 +87,8 @@ impl Connector {
         };
         for address in &addresses {
             let mut listening = network.listening.to_vec();
-            // If this program listens on all addresses of the machine, it also listens on this
-            // address, provided that the machine has this address.
+            // A program that listens on all addresses of the machine also listens on this address,
+            // if the address belongs to the machine.
             let listens_on_all = network
                 .listening
                 .iter()
@@ -104,9 +103,9 @@ impl Connector {
         Ok(addresses)
     }
 
-    /// Opens a tunnel through the proxy. The proxy gets the address that was checked, so that it
-    /// can't resolve the name to another one. If the configuration lets the proxy resolve names, it
-    /// gets the name.
+    /// Opens a tunnel through the proxy. The proxy gets the checked address, so that it can't
+    /// resolve the name to another one. If the configuration lets the proxy resolve names, the
+    /// proxy gets the name.
     async fn connect_through(
         &self,
         proxy: &Intercept,
@@ -143,34 +142,34 @@ impl Connector {
     }
 }
 
-/// For Toolhold's own requests, which have a client of their own.
+/// Functions for Toolhold's own requests, which use another client.
 impl Network {
-    /// Looks up the addresses of a name with [`Network::resolver`] or the system. No rule has
-    /// allowed them.
+    /// Looks up the addresses of a name with [`Network::resolver`] or the system. The addresses
+    /// aren't checked against any rule.
     ///
     /// # Errors
     ///
-    /// The name has no address, or the lookup failed or took too long.
+    /// Returns an error if the name has no address, or the lookup fails or times out.
     pub async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, Error> {
         look_up(self, name, Instant::now() + CONNECT_TIME).await
     }
 
-    /// Looks up the addresses of a proxy's name, which comes from the configuration, with the
-    /// system.
+    /// Looks up the addresses of a proxy's name with the system. The name comes from the
+    /// configuration.
     ///
     /// # Errors
     ///
-    /// Like [`Self::look_up`].
+    /// Returns the errors of [`Self::look_up`].
     pub async fn look_up_proxy(&self, name: &str) -> Result<Vec<IpAddr>, Error> {
         look_up_by_system(name, Instant::now() + CONNECT_TIME).await
     }
 
-    /// Returns the proxy for requests to a target, or `None` if they use no proxy. A request to
-    /// this machine never does.
+    /// Returns the proxy for requests to a target, or `None` if they use no proxy. Requests to this
+    /// machine never use a proxy.
     ///
     /// # Errors
     ///
-    /// The proxy is of a kind that isn't supported.
+    /// Returns an error if this kind of proxy isn't supported.
     pub fn proxy_for(&self, target: &Target) -> Result<Option<ProxyServer>, Error> {
         if is_this_machine(&target.host) {
             return Ok(None);
@@ -186,11 +185,12 @@ impl Network {
         }))
     }
 
-    /// Returns the TLS configuration of a client: who is trusted. The first call is slow.
+    /// Returns the TLS configuration of a client, with the trusted authorities. The first call is
+    /// slow.
     ///
     /// # Errors
     ///
-    /// [`Error::Setup`]: an authority can't be used.
+    /// [`Error::Setup`] if an authority can't be used.
     pub async fn tls(&self) -> Result<rustls::ClientConfig, Error> {
         let trust = Arc::clone(&self.trust);
         let own = self.authorities.clone();
@@ -210,7 +210,7 @@ impl Network {
 /// A proxy that is used for a request.
 #[derive(Clone)]
 pub struct ProxyServer {
-    /// Its address, `http://host:port`.
+    /// The proxy's address, `http://host:port`.
     pub uri: Uri,
     /// The header with the operator's user name and password.
     pub authorization: Option<http::HeaderValue>,
@@ -246,7 +246,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// Checks whether a host is this machine, judged by its name or address.
+/// Checks whether a host is this machine, by its name or address.
 fn is_this_machine(host: &TargetHost) -> bool {
     match host {
         TargetHost::Name(name) => name == "localhost" || name.ends_with(".localhost"),
@@ -254,12 +254,12 @@ fn is_this_machine(host: &TargetHost) -> bool {
     }
 }
 
-/// Checks whether this machine has an address. Only its own addresses can be bound.
+/// Checks whether this machine has an address. A machine can only bind its own addresses.
 fn is_own_address(address: IpAddr) -> bool {
     std::net::UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Connects to the proxy. The operator names it, so the rules for plugins don't apply.
+/// The connection to the proxy. The operator chose the proxy, so the rules for plugins don't apply.
 struct ToProxy {
     until: Instant,
 }
@@ -321,7 +321,7 @@ impl Resolve for SystemResolver {
         name: &'r str,
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
         let name = name.to_owned();
-        // A lookup can't be cancelled, so it holds its permit until it ends, even if the request is
+        // A lookup can't be cancelled. It uses its permit until it ends, even if the request is
         // dropped.
         let lookup = tokio::spawn(async move {
             let _permit = LOOKUPS.acquire().await;
@@ -345,7 +345,7 @@ async fn dial(addresses: &[IpAddr], port: u16, until: Instant) -> Result<TcpStre
         let end = if is_last { until } else { until.min(Instant::now() + ADDRESS_TIME) };
         match timeout_at(end, TcpStream::connect(SocketAddr::new(*address, port))).await {
             Ok(Ok(stream)) => {
-                // Requests are sent whole, so waiting for more data would only delay them.
+                // Requests are sent as a whole, so waiting for more data would only delay them.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }

@@ -1,4 +1,4 @@
-//! The reasons why a plugin's request fails, and the ones that the operator can fix.
+//! The reasons why a plugin's request fails, and the obstacles that the operator can remove.
 
 use std::io;
 
@@ -28,7 +28,7 @@ pub enum Error {
     /// Reading the request's body from the guest failed.
     #[error("the request's body can't be read: {0}")]
     RequestBodyBroken(String),
-    /// The call has made the most requests that it may make.
+    /// The call has reached its limit of requests.
     #[error("the call has made {0} requests, the limit")]
     Requests(u32),
     /// There were too many redirects in a row.
@@ -40,7 +40,7 @@ pub enum Error {
     /// A setting for requests can't be used.
     #[error("requests can't be made: {0}")]
     Setup(String),
-    /// The plugin had too many concurrent requests or connections until the time was up.
+    /// The plugin had too many concurrent requests or connections, and none of them ended in time.
     #[error("the plugin has too many requests at the same time")]
     Busy,
     /// The name couldn't be resolved.
@@ -58,7 +58,7 @@ pub enum Error {
     /// The connection failed or broke for another reason.
     #[error("no connection: {0}")]
     Connection(String),
-    /// The proxy made no connection.
+    /// The proxy didn't connect.
     #[error("no connection through the proxy: {0}")]
     Proxy(String),
     /// The server's certificate isn't valid for the host.
@@ -67,8 +67,8 @@ pub enum Error {
     /// The TLS handshake failed.
     #[error("no secure connection could be made: {0}")]
     Tls(String),
-    /// The answer or its next piece took too long. The text names the host's limit; `None` if the
-    /// limit was the guest's own.
+    /// The answer or its next piece took too long. The text names the host's limit. `None` if the
+    /// guest set the limit.
     #[error("the answer took too long{}", .0.as_ref().map_or_else(String::new, |bound| format!(": {bound}")))]
     Timeout(Option<String>),
     /// The answer's headers are too large.
@@ -91,9 +91,9 @@ pub enum Error {
 /// A reason for a failed request that the operator can fix and the guest can't know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// The request took too long; the text names the limit.
+    /// The request took too long. The text names the limit.
     TimeLimit(String),
-    /// No request can be made; the text says why.
+    /// Requests can't be made. The text gives the reason.
     Setup(String),
 }
 
@@ -117,8 +117,7 @@ impl Error {
         }
     }
 
-    /// Searches an error and its causes for an error of this crate, or for another one that
-    /// explains the failure.
+    /// Searches an error and its causes for an error of this crate, or for another known error.
     fn from_sources(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
         let mut next = Some(error);
         let mut fallback = None;
@@ -133,7 +132,8 @@ impl Error {
                 fallback = Self::from_hyper_kind(hyper).or(fallback);
             }
             if let Some(io) = error.downcast_ref::<io::Error>() {
-                // `source` of an I/O error skips its inner error, so look at that first.
+                // `source` of an I/O error skips its inner error, so the inner error is checked
+                // first.
                 let inner = io.get_ref().map(|inner| inner as &(dyn std::error::Error + 'static));
                 if let Some(error) = inner.and_then(Self::from_sources) {
                     return Some(error);
@@ -152,7 +152,7 @@ impl Error {
         }
     }
 
-    /// Returns the error for a kind of failure that hyper tells, or `None` for the other kinds.
+    /// Returns the error for the kind of a hyper error, or `None` for an unknown kind.
     fn from_hyper_kind(error: &hyper::Error) -> Option<Self> {
         if error.is_parse_too_large() {
             Some(Self::Headers)
@@ -177,7 +177,7 @@ impl Error {
         }
     }
 
-    /// Returns the text for the record: the rule of a denial, otherwise the message.
+    /// Returns the text for the record: the rule for a denial, otherwise the message.
     pub(super) fn record_text(&self) -> String {
         match self {
             Self::Refused(denial) | Self::Address(denial) => denial.rule.clone(),
@@ -185,7 +185,7 @@ impl Error {
         }
     }
 
-    /// Returns the obstacle for the operator to fix, if this error is one.
+    /// Returns the obstacle that the operator can remove, if this error is such an obstacle.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         match self {
             Self::Timeout(Some(bound)) => Some(Obstacle::TimeLimit(bound.clone())),

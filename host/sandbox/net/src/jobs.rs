@@ -1,6 +1,8 @@
-//! Sends requests to servers that run as jobs of the call's session. No name is looked up, no proxy
-//! is used, and no connection is kept. Each request goes through a socket of the session's own
-//! network, so it reaches that loopback or nothing.
+//! Sends requests to servers that run as jobs of the call's session.
+//!
+//! The requests look up no name, use no proxy and leave no connection open. Each request goes
+//! through a socket of the session's own network, so it can only reach the loopback address of that
+//! network.
 
 use std::net::{IpAddr, TcpStream as StdStream};
 use std::os::fd::OwnedFd;
@@ -23,7 +25,7 @@ use super::connect::CONNECT_TIME;
 use super::record::Record;
 use super::{Error, MAX_HEADERS};
 
-/// A connection, which ends when this is dropped.
+/// A connection. Dropping it closes the connection.
 #[derive(Debug)]
 pub(super) struct Connection(AbortHandle);
 
@@ -33,10 +35,10 @@ impl Drop for Connection {
     }
 }
 
-/// The remedy for a request to a job that isn't there, or doesn't listen yet.
+/// The remedy for a request to a job that doesn't exist, or doesn't listen yet.
 pub(super) const REPEAT: &str = "Start the server as a job, or wait until the one that was started listens. Repeat the call then, not before.";
 
-/// Returns the server of a job at one of the addresses.
+/// Returns the server of a job that listens on one of the addresses.
 pub(super) async fn find(
     servers: Option<Arc<dyn JobServers>>,
     addresses: &'static [IpAddr],
@@ -92,7 +94,8 @@ pub(super) async fn send(
     };
     let _ = tcp.set_nodelay(true);
 
-    // A request to the server itself has the host in a header, and only the path in its first line.
+    // In a request directly to the server, the host is in a header, and the first line has only the
+    // path.
     let uri = request.uri();
     let host = uri.authority().map(|authority| HeaderValue::from_str(authority.as_str()));
     let path = uri.path_and_query().map_or("/", |path| path.as_str()).parse::<Uri>();

@@ -1,8 +1,8 @@
-//! Requests to the network: every request of every plugin goes through this crate.
+//! Requests to the network. Every request of every plugin goes through this crate.
 //!
-//! `toolhold-policy` decides on the host that a request names. The connector asks it again about
-//! each address that the name resolves to, and then connects to one of those addresses. No other
-//! code connects for plugins.
+//! `toolhold-policy` decides on the host that a request names. The connector also asks
+//! `toolhold-policy` about each address of that name, and then connects to one of those addresses.
+//! No other code connects for plugins.
 //!
 //! [`requests`] sends the requests of Toolhold itself.
 
@@ -46,31 +46,31 @@ use connect::Connector;
 
 type HttpClient = Client<HttpsConnector<Connector>, Full<Bytes>>;
 
-/// The most idle connections to one host, and how long they stay open.
+/// The most idle connections to one host, and their idle timeout.
 const IDLE_CONNECTIONS: usize = 4;
 const IDLE: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// The most headers of an answer.
 const MAX_HEADERS: usize = 256;
 
-/// The requests of one plugin: their settings and their connections. Plugins don't share
-/// connections, so a connection only serves requests under the rules that it was opened under.
+/// The requests of one plugin, with their settings and connections. Plugins don't share
+/// connections, so the rules of a connection never change.
 pub struct Egress {
     settings: Arc<Settings>,
     client: OnceCell<HttpClient>,
-    /// The values of the secrets, in the order of the settings. A value is read when it is first
-    /// needed.
+    /// The values of the secrets, in the order of the settings. Each value is read at its first
+    /// use.
     values: Vec<OnceCell<Arc<SecretValue>>>,
     /// Finds the values in answers.
     echoes: RwLock<Option<Arc<Echoes>>>,
     permits: Arc<Semaphore>,
 }
 
-/// Counts a request as one of the concurrent ones, until its answer ends.
+/// A permit that limits concurrent requests. The request has it until the answer ends.
 #[derive(Debug)]
 struct RequestPermit {
     _permit: OwnedSemaphorePermit,
-    /// The connection of a request to a job, which ends with it.
+    /// The connection of a request to a job. The connection closes with this value.
     _connection: Option<jobs::Connection>,
 }
 
@@ -104,7 +104,7 @@ impl Egress {
         self.settings.secrets.iter().any(|secret| secret.rule.name == name)
     }
 
-    /// Returns the client. It is made when it is first needed, because reading the certificate
+    /// Returns the client. The first use makes the client, because reading the certificate
     /// authorities is slow and most processes make no request.
     async fn client(&self) -> Result<&HttpClient, Error> {
         self.client.get_or_try_init(|| self.new_client()).await
@@ -132,14 +132,14 @@ impl Egress {
         Ok(client.build(builder.wrap_connector(Connector::new(settings))))
     }
 
-    /// Returns the value of a secret. It is read when it is first needed.
+    /// Returns the value of a secret. The first use reads the value.
     async fn secret(&self, index: usize) -> Result<&str, Error> {
         let secret = &self.settings.secrets[index];
         let value = self.values[index].get_or_try_init(|| read_secret(secret)).await?;
         Ok(value.expose())
     }
 
-    /// Makes the redaction of answers cover all secrets that were read so far.
+    /// Updates the redaction of answers so that it includes all secrets that were read so far.
     fn update_echoes(&self) {
         // The lock is taken before the secrets are counted, so that neither of two concurrent
         // requests restores an older list.
@@ -159,19 +159,20 @@ impl Egress {
     }
 
     /// Returns the text without the secrets that were put into requests so far. Returns `None` if
-    /// it has none of them. A guest can rewrite an answer so that a hidden secret shows.
+    /// the text contains none of them. Redacting the answer isn't enough, since a guest can rewrite
+    /// an answer so that a hidden secret becomes visible.
     pub fn without_secrets(&self, text: &str) -> Option<String> {
         let redacted = self.without_secrets_in(text.as_bytes())?;
         Some(String::from_utf8_lossy(&redacted).into_owned())
     }
 
     /// Returns the bytes without the secrets that were put into requests so far. Returns `None` if
-    /// they have none of them.
+    /// the bytes contain none of them.
     pub fn without_secrets_in(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         self.echoes()?.redact(bytes)
     }
 
-    /// Checks whether a secret was put into a request so far.
+    /// Checks whether any secret was put into a request so far.
     pub fn knows_secrets(&self) -> bool {
         self.echoes().is_some()
     }

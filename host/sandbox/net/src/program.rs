@@ -1,7 +1,7 @@
 //! Finds and runs the operator's program that prints a secret.
 //!
-//! The configuration names the program, no tool does. So it runs with the operator's rights,
-//! outside the sandbox; only its time and its output are bounded.
+//! Only the configuration can name the program, not a tool. So the program runs with the operator's
+//! rights, outside the sandbox. Only its time and its output are limited.
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read};
@@ -15,16 +15,16 @@ use rustix::fs::{Access, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use zeroize::Zeroizing;
 
-/// A failure of a program to print a secret. It has none of the program's output.
+/// The reason why a program printed no secret. The error contains no output of the program.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretProgramError {
     /// The program doesn't start.
     #[error("can't be started: {0}")]
     Start(ErrorKind),
-    /// The program reached its time limit.
+    /// The program exceeded its time limit.
     #[error("took longer than {} s and was stopped", .0.as_secs_f32())]
     Time(Duration),
-    /// The program reached the limit of its output, in bytes.
+    /// The program exceeded the limit of its output, in bytes.
     #[error("printed more than {0} bytes, the limit of a secret")]
     Size(usize),
     /// Reading its output failed.
@@ -38,8 +38,8 @@ pub enum SecretProgramError {
     Status(ExitStatus),
 }
 
-/// Finds the program with this name: an absolute path, or a program in one of the absolute folders
-/// of `path`, which has the form of `PATH`. Programs in the working directory are not found.
+/// Finds the program with this name. The name is an absolute path, or a program in an absolute
+/// folder of `path`, which has the form of `PATH`. Programs in the working directory are not found.
 pub(super) fn find(name: &str, path: &OsStr) -> Option<PathBuf> {
     let last = search_places(name, path).pop()?;
     if is_program(&last) { Some(last) } else { None }
@@ -70,8 +70,8 @@ fn is_program(path: &Path) -> bool {
     rustix::fs::access(path, Access::EXEC_OK).is_ok() && !path.is_dir()
 }
 
-/// Runs a program and returns its output. The program has no input, and the operator's environment.
-/// Blocks.
+/// Runs a program and returns its output. The program gets no input, and has the operator's
+/// environment. Blocks.
 pub(super) fn output(
     program: &Path,
     arguments: &[String],
@@ -79,8 +79,8 @@ pub(super) fn output(
     most: usize,
 ) -> Result<Zeroizing<Vec<u8>>, SecretProgramError> {
     let mut command = Command::new(program);
-    // The program gets its own process group, so that processes that it starts end with it. Its
-    // stderr is dropped, because an error message could contain the secret.
+    // The program gets its own process group, so that its child processes end with it. Its stderr
+    // is dropped, because an error message could contain the secret.
     command
         .args(arguments)
         .current_dir("/")
@@ -102,17 +102,17 @@ pub(super) fn output(
     Err(SecretProgramError::Status(status))
 }
 
-/// A program and the processes of its group. They end when this is dropped.
+/// A program and the processes of its group. Dropping this value ends them.
 struct Group(Child);
 
 impl Group {
-    /// Reads until the program ends, not until the output closes: processes that the program
-    /// started can hold it open.
+    /// Reads until the program ends, not until the output closes, since child processes of the
+    /// program may not close it.
     fn read(&mut self, deadline: Instant, most: usize) -> std::io::Result<Zeroizing<Vec<u8>>> {
         let ended = rustix::process::pidfd_open(self.pid()?, PidfdFlags::empty())?;
         let mut stdout = self.0.stdout.take().ok_or(ErrorKind::BrokenPipe)?;
         rustix::fs::fcntl_setfl(&stdout, OFlags::NONBLOCK)?;
-        // The buffer never grows, so no copy of the secret is left in memory.
+        // The buffer never grows, because growing would leave a copy of the secret in memory.
         let mut bytes = Zeroizing::new(vec![0; most + 1]);
         let mut length = 0;
         let mut is_open = true;
@@ -128,7 +128,8 @@ impl Group {
                 polled.push(PollFd::new(&stdout, PollFlags::IN));
             }
             poll(&mut polled, Some(&timeout))?;
-            // Checked before the output is read: if the program has ended, all its output is there.
+            // This is checked before the output is read. If the program has ended, all its output
+            // is available.
             let has_ended = !polled[0].revents().is_empty();
             drop(polled);
 
@@ -154,7 +155,8 @@ impl Group {
 
     /// Ends all processes of the group.
     fn end(&mut self) -> std::io::Result<ExitStatus> {
-        // The group is killed before `wait` releases the process ID, which another group could get.
+        // The group is killed before `wait` releases the process ID, which a new process could
+        // reuse.
         let _ = rustix::process::kill_process_group(self.pid()?, Signal::KILL);
         self.0.wait()
     }

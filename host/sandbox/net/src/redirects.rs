@@ -13,7 +13,7 @@ use super::Error;
 /// The most redirects in a row.
 pub(super) const MAX_REDIRECTS: u32 = 3;
 
-/// Headers with credentials, which don't go to another origin.
+/// Headers with credentials, which are not sent to another origin.
 const CREDENTIALS: [HeaderName; 6] = [
     AUTHORIZATION,
     COOKIE,
@@ -82,7 +82,7 @@ impl Redirects {
         Ok(redirect.hop)
     }
 
-    /// Records the redirect of an answer, if it is one. `hop` is the number of redirects that led
+    /// Records the redirect, if the answer is a redirect. `hop` is the number of redirects that led
     /// to the answer.
     pub(super) fn record(
         &self,
@@ -103,8 +103,8 @@ impl Redirects {
             hop: hop + 1,
             changes_origin: to.origin() != url.origin(),
         };
-        // If the URL is known, its count and its change of origin stay, so a loop doesn't start the
-        // count again.
+        // A known URL keeps its number and its change of origin, so that a loop doesn't reset the
+        // count.
         let mut redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for known in redirects.iter().filter(|known| known.to == redirect.to) {
             redirect.hop = redirect.hop.max(known.hop);
@@ -115,8 +115,8 @@ impl Redirects {
     }
 }
 
-/// Returns the URL of a redirect in the normal form that the request for it will have. Returns
-/// `None` if there is no such form: then the URL can't be requested.
+/// Returns the URL of a redirect in the normal form that the next request will have. Returns `None`
+/// if the URL has no normal form, so that it can't be requested.
 fn resolve(url: &Url, location: &HeaderValue) -> Option<Url> {
     let joined = url.join(location.to_str().ok()?).ok()?;
     let (_, normal) = Target::with_url(joined.as_str()).ok()?;

@@ -19,8 +19,8 @@ use super::program::{SecretProgramError, find, output, search_places};
 /// The most bytes of a secret.
 const MAX_BYTES: usize = 4096;
 
-/// The fewest bytes of a secret. Secrets are searched for in answers, and a shorter text would be
-/// found there by chance.
+/// The fewest bytes of a secret. Answers are searched for secrets, and would contain a shorter text
+/// by chance.
 const MIN_BYTES: usize = 6;
 
 /// The time limit of a program that prints a secret. It is long because a person may have to unlock
@@ -32,12 +32,11 @@ const PROGRAM_TIME: Duration = Duration::from_secs(60);
 pub struct Secret {
     /// The rule for the requests that get the secret.
     pub rule: SecretRule,
-    /// The source of the secret. It is read when it is first needed.
+    /// The source of the secret. The first use reads the source.
     pub source: SecretSource,
 }
 
-/// The value of a secret. Its bytes are overwritten when it is dropped, and `Debug` doesn't show
-/// them.
+/// The value of a secret. Dropping the value overwrites its bytes. `Debug` doesn't show it.
 pub struct SecretValue(Zeroizing<String>);
 
 impl SecretValue {
@@ -65,19 +64,19 @@ pub enum SecretSource {
     Variable {
         /// The name of the variable.
         name: String,
-        /// The value of the variable. `None` if it isn't set.
+        /// The value of the variable. `None` if the variable isn't set.
         value: Option<Arc<SecretValue>>,
     },
     /// The content of a file, without a final line end.
     File(PathBuf),
-    /// The output of a program, without a final line end. The list holds the program and its
+    /// The output of a program, without a final line end. The list contains the program and its
     /// arguments.
     Command(Vec<String>),
 }
 
 impl SecretSource {
-    /// Returns the places where the program that prints the secret is searched, up to the place of
-    /// the program. A program that is put there runs.
+    /// Returns the places where the program that prints the secret is searched, up to the place
+    /// where it is found. A program in an earlier place would run instead.
     pub fn program_places(&self) -> Vec<PathBuf> {
         let Self::Command(words) = self else { return Vec::new() };
         let program = words.first().map_or("", String::as_str);
@@ -85,7 +84,7 @@ impl SecretSource {
     }
 }
 
-/// A secret that can't be read. The error has none of its content.
+/// A secret that can't be read. The error contains nothing of the secret.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The variable isn't set.
@@ -102,7 +101,7 @@ pub enum SecretError {
         /// The system's answer.
         source: io::Error,
     },
-    /// The path leads to something else than a file.
+    /// The path isn't a regular file.
     #[error("{} is not a regular file", .0.display())]
     FileKind(PathBuf),
     /// The content of the file isn't a secret.
@@ -129,19 +128,20 @@ pub enum SecretError {
     Output(String, #[source] SecretFormError),
 }
 
-/// A text that can't be put into any request unchanged. Its message is a phrase after the source.
+/// A text that a request can't contain unchanged. The message is a phrase that follows the name of
+/// the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretFormError {
     /// The secret has no bytes.
     #[error("is empty")]
     Empty,
-    /// The secret has too few bytes.
+    /// The secret is too short.
     #[error("is too short for a secret: the minimum is {MIN_BYTES} bytes")]
     Short,
-    /// The secret has too many bytes.
+    /// The secret is too long.
     #[error("is too long for a secret: the limit is {MAX_BYTES} bytes")]
     Long,
-    /// The secret has other characters than the ones of a header.
+    /// The secret contains characters that a header can't contain.
     #[error(
         "has more than one line, a space at its start or end, or a character that isn't allowed in a header; a secret is one line of printable ASCII"
     )]
@@ -152,7 +152,7 @@ pub enum SecretFormError {
 ///
 /// # Errors
 ///
-/// The reason why the secret can't be read, without any of its content.
+/// Returns the reason why the secret can't be read. The error contains nothing of the secret.
 pub fn read(source: &SecretSource) -> Result<Arc<SecretValue>, SecretError> {
     read_with(source, &path(), PROGRAM_TIME)
 }
@@ -202,7 +202,7 @@ fn read_with(
             if let Some(warning) = mode_warning(path, mode) {
                 tracing::warn!("{warning}");
             }
-            // The buffer never grows, so no copy of the secret is left in memory.
+            // The buffer never grows, because growing would leave a copy of the secret in memory.
             let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_BYTES + 2));
             file.take(MAX_BYTES as u64 + 2)
                 .read_to_end(&mut bytes)
@@ -245,8 +245,8 @@ fn validate(bytes: &[u8]) -> Result<&str, SecretFormError> {
     std::str::from_utf8(bytes).map_err(|_| SecretFormError::Characters)
 }
 
-/// Opens a file and returns its mode. The mode is that of the open file: the path could name
-/// another file by then.
+/// Opens a file and returns its mode. The mode is read from the open file, since the path could
+/// name another file by then.
 fn open_file(path: &Path) -> Result<(File, u32), SecretError> {
     // Non-blocking, because opening a FIFO would wait for a writer.
     let file = OpenOptions::new()

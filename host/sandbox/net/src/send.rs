@@ -1,4 +1,4 @@
-//! Sends one request of a guest if the rules allow it, and gives the guest the answer.
+//! Sends one request of a guest if the rules allow it, and returns the answer to the guest.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,11 +27,11 @@ pub type Body = UnsyncBoxBody<Bytes, Error>;
 /// The content encodings that answers may have.
 const ACCEPTED: HeaderValue = HeaderValue::from_static("gzip, br, zstd");
 
-/// The user agent, if the guest doesn't set one.
+/// The user agent of requests whose guest doesn't set one.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("toolhold/", env!("CARGO_PKG_VERSION")));
 
-/// The time limits that a guest sets. They can shorten the host's limits, never extend them.
+/// The time limits that a guest sets. They can shorten the host's limits, but not extend them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timeouts {
     /// The limit for the answer's headers.
@@ -97,12 +97,12 @@ impl Requests {
 
     /// Sends a request if the rules allow it, and returns the server's answer.
     ///
-    /// The URL of the request decides where it goes, not its `Host` header. Its body is read to the
-    /// end before anything is sent. The request is recorded in the call's report, also if it fails.
+    /// The URL decides where the request goes, not the `Host` header. The body is read to its end
+    /// before anything is sent. The call's report records the request, even if the request fails.
     ///
     /// # Errors
     ///
-    /// The rule that denies the request, or the failure.
+    /// Returns the rule that denies the request, or the failure.
     pub async fn send<B>(
         &self,
         request: Request<B>,
@@ -123,7 +123,7 @@ impl Requests {
 
     fn record_failure(&self, error: &Error, record: Option<&Record>) {
         match error {
-            // The operator has to fix these, and the guest doesn't get the details.
+            // Only the operator can fix these errors, and the guest doesn't get the details.
             Error::Secret(..) | Error::Setup(_) => {
                 tracing::warn!(target: "toolhold::egress", "a request failed: {error}");
             }
@@ -142,8 +142,7 @@ impl Requests {
         denials.count += 1;
     }
 
-    /// Sends a request. The answer takes the `record` with it; after a failure, the record is still
-    /// there.
+    /// Sends a request. The answer takes the `record`. After a failure, the caller still has it.
     async fn try_send<B>(
         &self,
         request: Request<B>,
@@ -164,8 +163,8 @@ impl Requests {
         if idle == limits.idle {
             timeout_texts.idle = Some(format!("no data arrived for {} s", idle.as_secs()));
         }
-        // The answer can't be kept for later calls: whether it changed can't be checked without a
-        // request.
+        // The answer can't be cached for later calls, since only another request could show whether
+        // it changed.
         self.scope.report.mark_incomplete();
 
         let (parts, body) = request.into_parts();
@@ -173,8 +172,8 @@ impl Requests {
         let check = Check { egress: &self.egress, scope: &self.scope, redirects: &self.redirects };
         let is_beyond_limit = self.count.fetch_add(1, Ordering::Relaxed) >= limits.requests;
         let checked = check.head(parts, open_record, is_beyond_limit)?;
-        // The permit comes before the body is read, so that the limit of requests also bounds the
-        // bodies in memory.
+        // The permit is acquired before the body is read, so that the limit of requests also limits
+        // the bodies in memory.
         let acquire = Arc::clone(&self.egress.permits).acquire_owned();
         let Ok(Ok(permit)) = timeout_at(end, acquire).await else { return Err(Error::Busy) };
         let mut permit = RequestPermit { _permit: permit, _connection: None };
@@ -219,7 +218,8 @@ impl Requests {
         if let Some(echoes) = &echoes {
             redact_headers(response.headers_mut(), echoes);
         }
-        // With the redacted headers, because the guest follows the URL that it sees.
+        // The redirect is recorded from the redacted headers, because the guest follows the URL
+        // that it sees.
         self.redirects.record(&checked_url, hop, response.status(), response.headers());
         let bounds = Bounds { bytes: limits.body, idle, end, timeout_texts, echoes };
         let peer = response.extensions().get::<HttpInfo>().map(|info| info.remote_addr().ip());
@@ -229,7 +229,7 @@ impl Requests {
         guest_response(response, has_body, bounds, record, permit)
     }
 
-    /// Makes the request that is sent, with the secrets for it.
+    /// Completes a request with its secrets before it is sent.
     async fn complete(
         &self,
         checked: CheckedRequest,
@@ -253,7 +253,8 @@ impl Requests {
     }
 }
 
-/// Removes headers whose names contain a secret, and redacts secrets in the values of the others.
+/// Removes headers whose names contain a secret, and redacts secrets in the values of other
+/// headers.
 fn redact_headers(headers: &mut HeaderMap, echoes: &Echoes) {
     let mut secret_names: Vec<HeaderName> = Vec::new();
     for name in headers.keys() {
@@ -291,8 +292,8 @@ where
     Ok(all.freeze())
 }
 
-/// Makes the answer for the guest. `has_body` is false for an answer to HEAD, which only has a
-/// size.
+/// Makes the answer for the guest. `has_body`: `false` for an answer to HEAD, which only has the
+/// size of the body.
 fn guest_response(
     response: Response<Incoming>,
     has_body: bool,

@@ -19,15 +19,16 @@ pub struct Settings {
     pub reach: Reach,
     /// The limits of requests.
     pub limits: Limits,
-    /// The key that bounds the time of a request, as messages name it: `timeout` in \[tools.web\].
+    /// The configuration key of the request's time limit, as it appears in messages: `timeout` in
+    /// \[tools.web\].
     pub time_key: String,
     /// Whether a call to a host that no grant names can be approved by a person.
     pub asks: bool,
     /// Secrets that the host puts into requests.
     pub secrets: Vec<Secret>,
-    /// Patterns of hosts to which a request may carry text that looks like a secret.
+    /// Patterns of hosts. Requests to these hosts may contain text that looks like a secret.
     pub credentials_to: Vec<HostPattern>,
-    /// The settings that are the same for all plugins.
+    /// The settings that all plugins share.
     pub network: Network,
 }
 
@@ -36,25 +37,26 @@ pub struct Settings {
 pub struct Network {
     /// The proxy for requests.
     pub proxy: Option<Proxy>,
-    /// PEM files of certificate authorities that are trusted in addition to those of the system.
+    /// PEM files of certificate authorities that are trusted in addition to the system's
+    /// authorities.
     pub authorities: Vec<PathBuf>,
-    /// The resolver of names. `None` if the system resolves them.
+    /// The resolver of names. `None` selects the system's resolver.
     pub resolver: Option<Arc<dyn Resolve>>,
-    /// The addresses that this program listens on. No request may go there.
+    /// The addresses that this program listens on. Requests to these addresses are refused.
     pub listening: Arc<[SocketAddr]>,
-    /// The certificate authorities, read when they are first needed. Clones share them.
+    /// The certificate authorities. The first use reads them, and clones share them.
     pub trust: Arc<TrustStore>,
 }
 
 /// A proxy for requests.
 #[derive(Clone, Debug)]
 pub struct Proxy {
-    /// The proxy's URL, `http://host:port`. It can contain a user name and a password.
+    /// The proxy's URL, `http://host:port`. The URL can contain a user name and a password.
     pub url: String,
     /// Hosts that are reached without the proxy, in the form of `NO_PROXY`.
     pub except: String,
-    /// Whether the proxy resolves names instead of this machine. Their addresses aren't checked
-    /// then.
+    /// Whether the proxy resolves names instead of this machine. The addresses of these names then
+    /// aren't checked.
     pub resolves: bool,
 }
 
@@ -70,7 +72,7 @@ pub trait Resolve: Send + Sync + fmt::Debug {
 /// The limits of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The most time from the start of a request to the end of its answer.
+    /// The longest time from the start of a request to the end of its answer.
     pub time: Duration,
     /// The most time without any data.
     pub idle: Duration,

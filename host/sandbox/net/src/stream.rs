@@ -1,4 +1,4 @@
-//! Counts each open connection of a plugin towards its limit, also while the connection is idle.
+//! Counts each open connection of a plugin towards its limit, including idle connections.
 
 use std::io;
 use std::pin::Pin;

@@ -8,8 +8,8 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::{ClientConfig, RootCertStore};
 
 /// The trusted certificate authorities: those of this machine and the operator's own. If the
-/// machine has none, the built-in ones are used. They are read when they are first needed, because
-/// reading them takes longer than most calls.
+/// machine has none, the built-in authorities are used. The first use reads the authorities,
+/// because this takes longer than most calls.
 #[derive(Debug, Default)]
 pub struct TrustStore {
     config: OnceLock<Result<Arc<ClientConfig>, Arc<TrustError>>>,
@@ -33,7 +33,7 @@ pub enum AuthorityError {
     /// The file has no certificate.
     #[error("it has no certificate in PEM form")]
     Empty,
-    /// One of its certificates isn't valid.
+    /// A certificate of the operator's authorities isn't valid.
     #[error(transparent)]
     Certificate(#[from] rustls::Error),
 }
@@ -43,8 +43,8 @@ impl TrustStore {
     ///
     /// # Errors
     ///
-    /// The reason why one of the operator's own authorities can't be used. Requests then fail,
-    /// because they must not be made with other authorities than configured.
+    /// Returns the reason why one of the operator's authorities can't be used. All requests then
+    /// fail, because they must not use other authorities than the configured ones.
     pub(super) fn config(&self, own: &[PathBuf]) -> Result<ClientConfig, Arc<TrustError>> {
         let config = self.config.get_or_init(|| read(own).map(Arc::new).map_err(Arc::new));
         config.clone().map(|config| (*config).clone())

@@ -1,4 +1,4 @@
-//! Ends a search at its limits of time, results or text, over all of its threads.
+//! Ends a search, on all of its threads, when it reaches a limit of time, results or text.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use rustix::time::{ClockId, clock_gettime};
 use super::model::{Control, MAX_RESULTS, SearchEnding, SkipCounts};
 use toolhold_system::files::FileView;
 
-/// The most bytes of text in one answer. A path counts once for each line that names it, because
-/// the answer copies it for each line when it goes to a guest.
+/// The most bytes of text in one answer. The size of a path is counted for each line, because an
+/// answer for a guest has a copy of the path in each line.
 const MAX_TEXT: u64 = 4 << 20;
 
-/// Bytes that count for each result beside its text. Without them, 100 empty lines of context
-/// around each match would count as nothing.
+/// The size that each result has in addition to its text. Without this size, 100 empty lines of
+/// context around each match would be free.
 const PER_RESULT: usize = 32;
 
 const COMPLETE: u8 = 0;
@@ -21,14 +21,14 @@ const LIMIT: u8 = 1;
 const DEADLINE: u8 = 2;
 const CANCELLED: u8 = 3;
 
-/// The limits of one search, and what it has used of them.
+/// The limits of one search, and their use so far.
 #[derive(Debug)]
 pub(super) struct Budget<'c> {
     control: &'c Control,
     limit: u64,
     results: AtomicU64,
     text_bytes: AtomicU64,
-    /// The first reason to end. Later reasons are consequences of it, so they are not stored.
+    /// The first reason to end. Later reasons follow from the first one, so they are not stored.
     ending: AtomicU8,
 }
 
@@ -49,8 +49,8 @@ impl<'c> Budget<'c> {
         self.control.threads.max(1)
     }
 
-    /// Counts one more result. Returns false if the limit doesn't allow it; the search then ends,
-    /// since this result shows that the limit leaves something out.
+    /// Counts one more result. Returns false if the limit doesn't allow the result. The search then
+    /// ends, and is known to be incomplete.
     pub(super) fn add_result(&self) -> bool {
         let results_before = self.results.fetch_add(1, Ordering::Relaxed);
         let fits = results_before < self.limit;
@@ -60,7 +60,7 @@ impl<'c> Budget<'c> {
         fits
     }
 
-    /// Counts `bytes` more of text. Returns false if the limit doesn't allow it; the search then
+    /// Counts `bytes` more of text. Returns false if the limit doesn't allow them. The search then
     /// ends.
     pub(super) fn add_text(&self, bytes: usize) -> bool {
         let cost = (bytes + PER_RESULT) as u64;
@@ -77,7 +77,7 @@ impl<'c> Budget<'c> {
         self.ending.load(Ordering::Relaxed) != COMPLETE
     }
 
-    /// Checks the deadline and the cancellation token. Returns whether the search may go on.
+    /// Checks the deadline and the cancellation token. Returns true if the search may continue.
     pub(super) fn check(&self) -> bool {
         if self.control.cancel.is_cancelled() {
             self.end_with(CANCELLED);
@@ -97,9 +97,10 @@ impl<'c> Budget<'c> {
         }
     }
 
-    /// Tells the view if the search missed files that it should have read. The same search may find
-    /// them the next time, though nothing that the view recorded has changed. Results that a limit
-    /// left out are no such gap: the same limit leaves them out again.
+    /// Reports to the view if the search missed files because of errors, its deadline or a
+    /// cancellation. The same search may find these files the next time, without a change that the
+    /// view recorded. Results beyond a limit are not reported, since the same limit omits them
+    /// again.
     pub(super) fn report_gaps(&self, view: &FileView, skipped: SkipCounts) {
         let is_cut_short =
             matches!(self.ending(), SearchEnding::Deadline | SearchEnding::Cancelled);

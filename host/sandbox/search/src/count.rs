@@ -11,15 +11,15 @@ use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
 use toolhold_system::files::FileView;
 
-/// Counts the lines that match in each regular file below a root, or in the one file that the root
-/// names. Returns at most `limit` files (and at most [`MAX_RESULTS`](super::MAX_RESULTS)), each
-/// with its full count. Binary files are left out. The pattern's context settings have no effect.
+/// Counts the matching lines in each regular file below a root. The root may also be a single file.
+/// Returns at most `limit` files (and at most [`MAX_RESULTS`](super::MAX_RESULTS)), each with its
+/// full count. Binary files are omitted. The pattern's context settings have no effect.
 ///
-/// If the limit leaves files out, it isn't defined which ones.
+/// If the limit omits files, the choice of files is undefined.
 ///
 /// # Errors
 ///
-/// [`SearchError`].
+/// [`SearchError`] if the search can't start.
 pub fn count(
     view: &FileView,
     scope: &Scope,

@@ -1,7 +1,8 @@
-//! Reads the names and metadata of a directory's entries by handle, and opens them.
+//! Reads the names and metadata of a directory's entries by handle, and opens the entries.
 //!
-//! Everything below the root is opened through the handle of its parent, by a single name, and
-//! without following links. So a name that was replaced meanwhile leads to no file elsewhere.
+//! Each entry below the root is opened by its name through the handle of its parent, without
+//! following links. So if a name is replaced during the search, the name can't lead to a file
+//! outside of the directory.
 
 use std::ffi::CStr;
 use std::io;
@@ -14,8 +15,8 @@ use rustix::io::Errno;
 
 use toolhold_system::mounts;
 
-/// The most bytes of names that are read from one directory: about a million names. If there are
-/// more, the rest counts as one unreadable entry.
+/// The most bytes of names that are read from one directory: about a million names. All further
+/// names count as one unreadable entry.
 const MAX_NAMES: usize = 32 << 20;
 
 /// Bytes of the buffer for one read of directory entries.
@@ -27,7 +28,7 @@ const MAX_TRIES: usize = 16;
 /// Names and kinds of the entries of a directory, without `.` and `..`.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// The names, each NUL-terminated, one after the other.
+    /// The names, each NUL-terminated, without gaps.
     text: Vec<u8>,
     /// The position of each name in `text`, and its kind.
     entries: Vec<(u32, FileType)>,
@@ -96,13 +97,13 @@ impl Names {
     }
 }
 
-/// Opens the directory `name` of `dir`, for reading its entries.
+/// Opens the directory `name` of `dir` for reading its entries.
 pub(super) fn open_directory(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     open(dir, name, OFlags::DIRECTORY)
 }
 
 /// Opens the regular file `name` of `dir`, and returns it with its metadata. FIFOs and devices are
-/// refused; opening a FIFO doesn't block.
+/// refused. Opening a FIFO doesn't block.
 pub(super) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, Stat), Errno> {
     let file = open(dir, name, OFlags::NOCTTY)?;
     let stat = rustix::fs::fstat(&file)?;
@@ -117,17 +118,17 @@ pub(super) fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
-/// Returns the metadata of the entry `name` of `dir` itself, not of what it links to.
+/// Returns the metadata of the entry `name` of `dir`. Doesn't follow links.
 pub(super) fn stat(dir: BorrowedFd<'_>, name: &CStr) -> Result<Stat, Errno> {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Reads the next bytes of a file into `buffer`. Returns how many; 0 at the end of the file.
+/// Reads the next bytes of a file into `buffer`. Returns their number, or 0 at the end of the file.
 pub(super) fn read(file: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| rustix::io::read(file, &mut *buffer))?)
 }
 
-/// Checks whether the kernel reports `path` as the current path of a directory. It doesn't after
+/// Checks whether the kernel reports `path` as the current path of a directory. Returns `false` if
 /// the directory was moved or removed.
 pub(super) fn is_at(dir: BorrowedFd<'_>, path: &[u8]) -> bool {
     static HANDLES: OnceLock<Option<OwnedFd>> = OnceLock::new();
@@ -154,7 +155,7 @@ fn open(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errn
     for _ in 0..MAX_TRIES {
         match rustix::fs::openat2(dir, name, flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // Something is mounted there: open it, and check below that it isn't the kernel's.
+            // The entry is a mount point. The check below refuses file systems of the kernel.
             Err(Errno::XDEV) if resolve.contains(ResolveFlags::NO_XDEV) => {
                 resolve.remove(ResolveFlags::NO_XDEV);
             }

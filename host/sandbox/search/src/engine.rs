@@ -16,23 +16,23 @@ use toolhold_system::files::FileView;
 /// The most memory for one line, or for one whole file if matches may span lines.
 const MAX_HEAP: usize = 16 << 20;
 
-/// The most memory for a compiled regex, and the same for the tables that it builds during a
-/// search.
+/// The most memory for a compiled regex. The tables that the regex builds during a search have the
+/// same limit.
 const MAX_REGEX: usize = 10 << 20;
 
-/// Files up to this size are read completely and searched in place. The engine also looks for a NUL
-/// this far into a file before it searches. So a file of this size either counts as text or is left
-/// out completely.
+/// Files up to this size are read completely and searched in place. For larger files, the engine
+/// looks for a NUL in this many bytes before it searches. So a file of this size is either text or
+/// omitted completely.
 const WHOLE_FILE: usize = 64 << 10;
 
-/// The size at which the search of a file takes longer than the start of a thread.
+/// The size from which searching a file takes longer than starting a thread.
 const LARGE: u64 = 1 << 20;
 
 /// Compiles a pattern.
 ///
 /// # Errors
 ///
-/// [`SearchError::InvalidPattern`] with the engine's explanation.
+/// [`SearchError::InvalidPattern`] with the engine's explanation if the pattern isn't valid.
 pub(super) fn compile(pattern: &Pattern) -> Result<CompiledPattern, SearchError> {
     let mut builder = RegexMatcherBuilder::new();
     builder
@@ -40,14 +40,14 @@ pub(super) fn compile(pattern: &Pattern) -> Result<CompiledPattern, SearchError>
         .case_insensitive(!pattern.case_sensitive)
         .size_limit(MAX_REGEX)
         .dfa_size_limit(MAX_REGEX);
-    // Results don't show the carriage return of a CRLF, so `a$` matches an `a` before it too. A
-    // pattern that names the carriage return, such as `\r$`, finds it.
+    // Results don't show the carriage return of a CRLF, so `a$` also matches an `a` before it. A
+    // pattern with an explicit carriage return, such as `\r$`, still matches one.
     builder.crlf(!names_carriage_return(&pattern.regex));
     if pattern.multiline {
         builder.line_terminator(None).dot_matches_new_line(true);
     } else {
-        // Promises that no match spans lines, so the engine can search whole buffers instead of
-        // single lines.
+        // This promises that no match spans lines, so that the engine can search whole buffers
+        // instead of single lines.
         builder.line_terminator(Some(b'\n'));
     }
     CompiledPattern::new(builder, &pattern.regex)
@@ -73,14 +73,14 @@ pub(super) struct Engine<'e> {
     pub(super) searched: u64,
 }
 
-/// Receives the matches of one file, and knows afterwards whether the file is binary.
+/// A receiver for the matches of one file. After the search, it knows whether the file is binary.
 pub(super) trait FileSink: Sink<Error = io::Error> {
     /// Checks whether a NUL byte ended the search.
     fn is_binary(&self) -> bool;
 }
 
 impl<'e> Engine<'e> {
-    /// Makes an engine for `pattern`; `compiled` is the result of [`compile`] for it.
+    /// Makes an engine for `pattern`. `compiled` is the result of [`compile`] for this pattern.
     pub(super) fn new(
         compiled: &'e CompiledPattern,
         pattern: &Pattern,
@@ -93,7 +93,7 @@ impl<'e> Engine<'e> {
             .before_context(pattern.before.min(MAX_CONTEXT) as usize)
             .after_context(pattern.after.min(MAX_CONTEXT) as usize)
             .binary_detection(BinaryDetection::quit(0))
-            // If a mapped file is truncated, reading it kills the process.
+            // Reading a mapped file kills the process if the file is truncated.
             .memory_map(MmapChoice::never())
             .heap_limit(Some(MAX_HEAP))
             .build();
@@ -107,8 +107,8 @@ impl<'e> Engine<'e> {
         }
     }
 
-    /// Searches the file that `item` names, if it is still a regular file. Calls `on_slow_item`
-    /// first if the file is large.
+    /// Searches the file of `item`, if it is still a regular file. Calls `on_slow_item` first if
+    /// the file is large.
     pub(super) fn search(
         &mut self,
         item: &Item<'_>,
@@ -155,7 +155,7 @@ impl<'e> Engine<'e> {
     }
 }
 
-/// Reads until `buffer` is full or the file ends. The buffer has the size of the file, so no extra
+/// Reads until `buffer` is full or the file ends. The buffer is as large as the file, so no extra
 /// read is needed to find the end.
 fn fill(file: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
@@ -168,11 +168,11 @@ fn fill(file: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// A file whose reads fail once the search has ended.
+/// A file whose reads fail after the search has ended.
 struct BudgetedFile<'w> {
     file: BorrowedFd<'w>,
-    /// How many bytes are still read, of the size that the file had when it was opened. So the
-    /// search ends even if the file grows faster than it is read.
+    /// The remaining bytes to read, based on the file's size at its opening. This ends the search
+    /// even if the file grows faster than it is read.
     remaining: u64,
     budget: &'w Budget<'w>,
 }

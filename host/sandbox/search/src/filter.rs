@@ -1,4 +1,4 @@
-//! Decides which entries a search wants, by the caller's globs and by ignore rules.
+//! Decides which entries a search visits, by the caller's globs and by ignore rules.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,8 +15,8 @@ use super::folder::Folder;
 use super::ignores::RuleMemory;
 use super::model::{Scope, SearchError};
 
-/// The most globs of a search, and the most bytes of all of them. A compiled glob is about a
-/// hundred times as large as its text.
+/// The most globs of a search, and the most bytes of all globs. A compiled glob is about a hundred
+/// times as large as its text.
 const MAX_GLOBS: usize = 1_000;
 const MAX_GLOB_BYTES: usize = 64 << 10;
 
@@ -33,7 +33,7 @@ pub(super) struct Filter {
 /// The decision on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The entry is left out, with everything in it.
+    /// The entry is excluded, with its whole content.
     Exclude,
     /// The entry is not listed, but a directory is entered.
     EnterOnly,
@@ -46,7 +46,7 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// [`SearchError::InvalidPattern`] if a glob isn't valid, or if there are too many.
+    /// [`SearchError::InvalidPattern`] if a glob isn't valid, or if there are too many globs.
     pub(super) fn new(scope: &Scope, threads: usize) -> Result<Self, SearchError> {
         let count = scope.globs.len();
         let bytes = scope.globs.iter().map(String::len).sum::<usize>();
@@ -70,8 +70,8 @@ impl Filter {
         Ok(Self { globs, hidden: dotted_components(&scope.globs), memory })
     }
 
-    /// Returns a filter that includes everything, for a root that is a file: ignore rules and globs
-    /// don't apply to a file that the caller names.
+    /// Returns a filter that includes everything. It is for a root that is a file, since ignore
+    /// rules and globs don't apply to such a file.
     pub(super) fn everything() -> Self {
         Self { globs: Override::empty(), hidden: GlobSet::empty(), memory: None }
     }
@@ -81,7 +81,8 @@ impl Filter {
         self.memory.as_ref()
     }
 
-    /// Decides on an entry of `folder`: its name, its path below the root, and its real path.
+    /// Decides on an entry of `folder` by the entry's name, its path below the root, and its real
+    /// path.
     pub(super) fn decide(
         &self,
         folder: &Folder,
@@ -109,7 +110,7 @@ impl Filter {
         }
     }
 
-    /// Checks whether a name begins with a dot, and no glob includes such a name.
+    /// Checks whether a name begins with a dot and isn't included by a glob.
     fn is_hidden(&self, name: &[u8]) -> bool {
         name.starts_with(b".") && !self.hidden.is_match(Path::new(OsStr::from_bytes(name)))
     }

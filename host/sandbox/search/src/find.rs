@@ -11,14 +11,14 @@ use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
 use toolhold_system::files::FileView;
 
-/// Lists the entries below a root, at most `limit` of them (and at most
+/// Lists the entries below a root, at most `limit` entries (and at most
 /// [`MAX_RESULTS`](super::MAX_RESULTS)).
 ///
-/// If the limit leaves entries out, it isn't defined which ones.
+/// If the limit omits entries, the choice of entries is undefined.
 ///
 /// # Errors
 ///
-/// [`SearchError`].
+/// [`SearchError`] if the search can't start.
 pub fn find(
     view: &FileView,
     scope: &Scope,
@@ -58,7 +58,7 @@ impl Visitor for Lister<'_> {
         skipped: &mut SkipCounts,
         _on_slow_item: &mut dyn FnMut(),
     ) {
-        // The metadata is read before the entry is counted, so that a removed entry doesn't count.
+        // The metadata is read before the entry is counted, so that a removed entry isn't counted.
         let Ok(stat) = directory::stat(item.folder.as_fd(), item.name) else {
             skipped.unreadable += 1;
             return;

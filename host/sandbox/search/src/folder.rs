@@ -1,4 +1,4 @@
-//! Hands out the entries of a directory to the threads that search it, each once.
+//! Distributes the entries of a directory to the search threads. Each entry goes to one thread.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use super::ignores::Ignores;
 pub(super) struct Folder {
     /// The handle of the directory.
     pub(super) fd: OwnedFd,
-    /// Its real path and a slash: the prefix of every path in it.
+    /// The directory's real path and a slash. Every path in the directory begins with this prefix.
     pub(super) prefix: Vec<u8>,
-    /// Levels below the root; 0 for the root.
+    /// The number of levels below the root. The root has level 0.
     pub(super) depth: u32,
-    /// The rules of the ignore files in this directory and in those above.
+    /// The rules of the ignore files in this directory and in its parents.
     pub(super) ignores: Option<Arc<Ignores>>,
-    /// Its entries.
+    /// The directory's entries.
     pub(super) names: Names,
     /// The index of the next entry that a thread takes.
     next: AtomicUsize,
-    /// Whether the queue holds a task that asks for help with this folder.
+    /// Whether the queue has a task for this folder, so that other threads can help.
     pub(super) offered: AtomicBool,
 }
 
@@ -47,8 +47,7 @@ impl Folder {
         }
     }
 
-    /// Takes the next entry that isn't a directory. Each entry is taken once, by one of the
-    /// threads.
+    /// Takes the next entry that isn't a directory. Each entry is taken by only one thread.
     pub(super) fn take_file(&self) -> Option<usize> {
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
@@ -61,7 +60,7 @@ impl Folder {
         }
     }
 
-    /// Checks whether entries are left to take.
+    /// Checks whether more entries are available.
     pub(super) fn has_more(&self) -> bool {
         self.next.load(Ordering::Relaxed) < self.names.len()
     }

@@ -12,15 +12,15 @@ use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
 use toolhold_system::files::FileView;
 
-/// Finds the lines that match in the regular files below a root, or in the one file that the root
-/// names. Returns at most `limit` matching lines (and at most [`MAX_RESULTS`](super::MAX_RESULTS));
-/// lines of context don't count.
+/// Finds the matching lines in the regular files below a root. The root may also be a single file.
+/// Returns at most `limit` matching lines (and at most [`MAX_RESULTS`](super::MAX_RESULTS)). The
+/// limit doesn't include lines of context.
 ///
-/// If the limit leaves lines out, it isn't defined which ones.
+/// If the limit omits lines, the choice of lines is undefined.
 ///
 /// # Errors
 ///
-/// [`SearchError`].
+/// [`SearchError`] if the search can't start.
 pub fn grep(
     view: &FileView,
     scope: &Scope,
@@ -61,7 +61,7 @@ pub fn grep(
     })
 }
 
-/// Returns the path of the file that these lines are from.
+/// Returns the path of the file that contains these lines.
 fn path_of(file: &[Line]) -> &str {
     file.first().map_or("", |line| &line.path)
 }
@@ -86,7 +86,7 @@ impl Visitor for Reader<'_> {
             binary: false,
         };
         self.engine.search(item, &mut file, skipped, on_slow_item);
-        // Removes the context before a match that the limit left out.
+        // The last lines may be the context before a match that exceeded the limit.
         file.lines.truncate(file.finished);
         if !file.lines.is_empty() {
             self.files.push(file.lines);
@@ -99,7 +99,7 @@ struct FileLines<'f> {
     root: &'f Root,
     rest: &'f [u8],
     budget: &'f Budget<'f>,
-    /// The path for the results, made for the first line.
+    /// The path for the results. The first line sets it.
     path: Option<Arc<str>>,
     lines: Vec<Line>,
     /// The number of lines up to the last match and the context after it.
@@ -165,7 +165,7 @@ impl Sink for FileLines<'_> {
     }
 }
 
-/// Returns the text of a line for the result: without its line end, valid UTF-8, cut at the limit.
+/// Returns the text of a line for the result: without line end, as valid UTF-8, cut at the limit.
 fn display_line(line: &[u8]) -> String {
     let unterminated = line.strip_suffix(b"\n").unwrap_or(line);
     let content = unterminated.strip_suffix(b"\r").unwrap_or(unterminated);
@@ -184,8 +184,8 @@ fn display_line(line: &[u8]) -> String {
 /// credential.
 const MAX_WORD: usize = 128;
 
-/// Returns the length of `text` without the word that the cut divides; `rest` is the text after the
-/// cut. The first part of a credential isn't recognised as a credential, but it can be most of it.
+/// Returns the length of `text` without the word that was cut. `rest` is the text after the cut.
+/// The first part of a credential isn't recognised as a credential, but may be most of it.
 fn without_partial_word(text: &[u8], rest: &[u8]) -> usize {
     if rest.first().is_some_and(|byte| !is_word_byte(*byte)) {
         return text.len();

@@ -1,11 +1,12 @@
 //! Stops a regular expression that is too slow for a text, or whose search has ended.
 //!
-//! The regex engine takes time linear in the text, but the factor is the size of the pattern. A
-//! hostile pattern of 10 MiB needs an hour for a text of 16 MiB, and a call into the engine can't
-//! be interrupted. So the engine gets only a few lines per call. A text that can't be divided first
-//! goes through a trial: it is matched window by window, and the clock is checked after each
-//! window. The trial takes about as long as the search of the whole text, because a slow pattern is
-//! slow within a window too.
+//! The time of the regex engine is linear in the text, but proportional to the size of the pattern.
+//! A hostile pattern of 10 MiB needs an hour for a text of 16 MiB, and a call into the engine can't
+//! be interrupted. So the engine gets only a few lines per call.
+//!
+//! A text that can't be divided goes through a trial first: it is matched window by window, and the
+//! clock is checked after each window. The trial takes about as long as the search of the whole
+//! text, because a slow pattern is also slow within a window.
 
 use std::cell::Cell;
 use std::fmt;
@@ -21,15 +22,15 @@ use super::budget::{Budget, thread_cpu};
 /// The most bytes of several lines that the engine gets per call.
 const STRIDE: usize = 16 << 10;
 
-/// The longest indivisible text that needs no trial. Most files are shorter, and the slowest
-/// pattern that compiles takes 15 seconds for it.
+/// The longest indivisible text that needs no trial. Most files are shorter. The slowest pattern
+/// that compiles takes 15 seconds for a text of this size.
 const MAX_WITHOUT_TRIAL: usize = 64 << 10;
 
 /// The size of the windows of a trial.
 const WINDOW: usize = 4 << 10;
 
-/// The CPU time that a trial may take: this, plus the time for the text at the slowest speed.
-/// Ordinary patterns are ten times as fast.
+/// The base CPU time of a trial. The time for the text at the slowest speed is added. Ordinary
+/// patterns are ten times as fast.
 const TRIAL_TIME: Duration = Duration::from_millis(100);
 const SLOWEST_BYTES_PER_MICROSECOND: u64 = 16;
 
@@ -39,24 +40,24 @@ pub(super) struct CompiledPattern {
     builder: RegexMatcherBuilder,
     regex: String,
     matcher: RegexMatcher,
-    /// See [`Self::trial`]; compiled when it is first needed.
+    /// The result of [`Self::trial`]. The first use compiles it.
     trial: OnceLock<Option<RegexMatcher>>,
 }
 
 /// A matcher that can be stopped. Each thread has its own.
 pub(super) struct GuardedMatcher<'g> {
     compiled: &'g CompiledPattern,
-    /// A clone, so that each thread has its own caches.
+    /// A clone of the matcher, so that each thread has its own caches.
     matcher: RegexMatcher,
     budget: &'g Budget<'g>,
-    /// Whether the engine gets the whole text again for every match: it does if matches can span
-    /// lines. One trial is enough then.
+    /// Whether the engine gets the whole text again for every match, because matches can span
+    /// lines. One trial is then enough.
     repeats: bool,
     /// Whether the repeated text has passed its trial.
     passed_trial: Cell<bool>,
 }
 
-/// The search has ended, or the pattern is too slow for the text.
+/// The error of a matcher when the search has ended, or the pattern is too slow for the text.
 #[derive(Debug)]
 pub(super) struct StopError;
 
@@ -80,8 +81,9 @@ impl CompiledPattern {
         Ok(Self { builder, regex: regex.to_owned(), matcher, trial: OnceLock::new() })
     }
 
-    /// Returns the matcher of trials: the pattern, or else the empty text. The engine skips a text
-    /// that is shorter than the shortest match, so the pattern alone wouldn't show how slow it is.
+    /// Returns the matcher of trials, which matches the pattern or the empty text. The pattern
+    /// alone wouldn't show its speed, since the engine skips texts that are shorter than the
+    /// shortest match.
     fn trial(&self) -> Option<&RegexMatcher> {
         self.trial.get_or_init(|| self.compile_trial()).as_ref()
     }
@@ -154,15 +156,15 @@ impl Matcher for GuardedMatcher<'_> {
         while start < text.len() {
             let piece = &text[start..start + lines_up_to(&text[start..], STRIDE)];
             // After a match, the next piece can be one short line. Reading the clock costs too much
-            // for that, and little for a long piece.
+            // for a short piece, and little for a long piece.
             if self.budget.has_ended() || (piece.len() > WINDOW && !self.budget.check()) {
                 return Err(StopError);
             }
             self.run_trial(piece)?;
             let is_last = start + piece.len() == text.len();
             match self.matcher.find_candidate_line(piece).map_err(from_never)? {
-                // An empty match at the end of a piece belongs to the next line, which the next
-                // piece holds.
+                // An empty match at the end of a piece belongs to the next line, which is in the
+                // next piece.
                 Some(LineMatchKind::Confirmed(offset) | LineMatchKind::Candidate(offset))
                     if offset == piece.len() && !is_last => {}
                 Some(LineMatchKind::Confirmed(offset)) => {

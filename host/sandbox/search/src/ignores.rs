@@ -1,14 +1,14 @@
-//! Finds the ignore files that apply in a directory (`.gitignore`, `.ignore`), with ripgrep's
-//! meaning, within bounds of memory and time.
+//! Finds the ignore files that apply in a directory (`.gitignore`, `.ignore`). Their meaning is the
+//! same as in ripgrep, within limits of memory and time.
 //!
 //! `.gitignore` and `.git/info/exclude` apply inside a git repository, up to its top directory.
-//! `.ignore` applies everywhere and goes before both. Of several files of one kind, the deepest
-//! with a matching line decides. Ignore files are read by handle like all files, and only if the
-//! rules allow reading them. So no file outside of the grants affects a search.
+//! `.ignore` applies everywhere and has precedence over both. Among several files of one kind, the
+//! deepest file with a matching line decides. Ignore files are read by handle like all files, and
+//! only if the rules allow reading them. So no file outside of the grants affects a search.
 //!
-//! The cost of ignore files is bounded: a file that is too long or needs too much memory is left
-//! out, and so are the lines with wildcards of a file that takes too much time. Then the search
-//! finds more. Each such file counts as one entry that couldn't be read.
+//! The cost of ignore files is limited. A file that is too long or needs too much memory is
+//! omitted. If a file takes too much time, its lines with wildcards are omitted. The search then
+//! finds more entries. Each of these files counts as one entry that couldn't be read.
 
 use std::ffi::{CStr, OsStr};
 use std::io::Read;
@@ -32,11 +32,11 @@ use toolhold_system::files::FileView;
 /// The most bytes of an ignore file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The most memory for the ignore rules that a search holds at a time. These are the rules from its
-/// root down to the directories that its threads are in.
+/// The most memory for the active ignore rules of a search. These are the rules from the root down
+/// to the current directories of the threads.
 const MAX_MEMORY: u64 = 64 << 20;
 
-/// The most lines with wildcards of one file that apply.
+/// The most active lines with wildcards of one file.
 const MAX_WILD: usize = 1_000;
 
 /// The most lines with wildcards, and the most bytes of a file, once the time of the search's rules
@@ -44,13 +44,13 @@ const MAX_WILD: usize = 1_000;
 const MAX_WILD_LATE: usize = 50;
 const MAX_BYTES_LATE: usize = 4 << 10;
 
-/// The processor time that rules may take in one search, on all its threads, in addition to the
-/// usual time: for one name, and for compiling one file.
+/// The processor time of the rules in one search, over all threads. The usual time for one name,
+/// and for compiling one file, isn't included.
 const MAX_TIME: Duration = Duration::from_secs(1);
 const USUAL_MATCH: Duration = Duration::from_micros(50);
 const USUAL_COMPILATION: Duration = Duration::from_millis(2);
 
-/// The memory that the ignore rules of a search use, and their time.
+/// The memory and the time of a search's ignore rules.
 #[derive(Debug)]
 pub(super) struct RuleMemory {
     threads: usize,
@@ -60,23 +60,23 @@ pub(super) struct RuleMemory {
     spent: AtomicU64,
 }
 
-/// The rules of one file. They count in `memory` until they are dropped.
+/// The rules of one ignore file. `memory` includes them until they are dropped.
 #[derive(Debug)]
 struct IgnoreFile {
     rules: Option<Rules>,
-    /// Whether its lines with wildcards apply. They don't apply once they take too much time.
+    /// Whether the lines with wildcards apply. They are disabled when they take too much time.
     wild: AtomicBool,
     /// Whether a name took long. Asking for the processor time of each name would take longer than
     /// most names do.
     is_measured: AtomicBool,
-    /// The length of the path of its directory, with a slash.
+    /// The length of the directory's path, with a slash.
     prefix: usize,
     memory: Arc<RuleMemory>,
     bytes: u64,
 }
 
-/// The ignore rules of one directory and of those above it. A directory without ignore files shares
-/// the rules of its parent.
+/// The ignore rules of one directory and its parents. A directory without ignore files shares the
+/// rules of its parent.
 #[derive(Debug)]
 pub(super) struct Ignores {
     above: Option<Arc<Self>>,
@@ -85,7 +85,7 @@ pub(super) struct Ignores {
     git_exclude: Option<IgnoreFile>,
     /// Whether this directory is the top of a repository.
     is_repository: bool,
-    /// Whether this directory or one above is the top of a repository.
+    /// Whether this directory or a parent is the top of a repository.
     in_repository: bool,
 }
 
@@ -94,7 +94,7 @@ pub(super) struct Ignores {
 pub(super) struct IgnoreSource<'a> {
     pub(super) view: &'a FileView,
     pub(super) dir: BorrowedFd<'a>,
-    /// Its real path and a slash.
+    /// The directory's real path and a slash.
     pub(super) prefix: &'a [u8],
     pub(super) memory: &'a Arc<RuleMemory>,
 }
@@ -109,7 +109,7 @@ struct MarkerNames {
 
 impl Ignores {
     /// Checks whether the entry at the real path `path` is ignored. Returns `Some(false)` if a line
-    /// with `!` includes it again, and `None` if no line matches it.
+    /// with `!` includes the entry again, and `None` if no line matches the entry.
     pub(super) fn is_ignored(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         let mut git_ignore = None;
         let mut git_exclude = None;
@@ -155,7 +155,7 @@ impl Ignores {
         Self::load(source, present, above)
     }
 
-    /// Returns the ignore rules of a directory whose entries are not read.
+    /// Returns the ignore rules of a directory without reading the directory's entries.
     pub(super) fn from_directory(
         source: IgnoreSource<'_>,
         above: Option<Arc<Self>>,
@@ -202,8 +202,8 @@ impl IgnoreSource<'_> {
         if is_present { self.load(path) } else { None }
     }
 
-    /// Loads the rules in the file at `path`. Returns `None` if it isn't a regular file, can't be
-    /// read, or doesn't fit into the memory. A file that is left out in part is counted.
+    /// Loads the rules in the file at `path`. Returns `None` if the file isn't a regular file,
+    /// can't be read, or exceeds the memory limit. A partly omitted file is counted.
     fn load(&self, path: &[&CStr]) -> Option<IgnoreFile> {
         let text = self.read(path)?;
         let is_late = self.memory.is_spent();
@@ -238,8 +238,8 @@ impl IgnoreSource<'_> {
     fn read(&self, path: &[&CStr]) -> Option<Vec<u8>> {
         let parts: Vec<&[u8]> = path.iter().map(|part| part.to_bytes()).collect();
         let real = [self.prefix, &parts.join(&b'/')].concat();
-        // This asks the path rules alone, not those about a call: the content of an ignore file is
-        // not part of the answer.
+        // Only the path rules decide here, not the rules about calls: the content of an ignore file
+        // isn't part of the answer.
         let real_path = Path::new(OsStr::from_bytes(&real));
         self.view.rules().decide(real_path, Kind::Other, Access::Read).ok()?;
 
@@ -301,8 +301,8 @@ impl RuleMemory {
         })
     }
 
-    /// Returns the number of ignore files that were left out, or whose lines with wildcards were,
-    /// because they are too long or need too much memory or time.
+    /// Returns the number of ignore files that were omitted completely, or without their lines with
+    /// wildcards, because they are too long or need too much memory or time.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
@@ -311,12 +311,12 @@ impl RuleMemory {
         self.left_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the time of this thread since `started`, without the usual time. Returns true if the
-    /// time was more than usual, and all the time of the search's rules is over.
+    /// Adds the time of this thread since `started`, minus the usual time. Returns true if the time
+    /// was longer than usual, and the time limit of the search's rules is reached.
     fn spend(&self, started: Duration, usual: Duration) -> bool {
         let Some(excess) = thread_cpu().checked_sub(started + usual) else { return false };
         let nanoseconds = u64::try_from(excess.as_nanos()).unwrap_or(u64::MAX);
-        // No search is so long that this overflows.
+        // An overflow would take longer than any search.
         self.spent.fetch_add(nanoseconds, Ordering::Relaxed);
         self.is_spent()
     }
@@ -325,7 +325,7 @@ impl RuleMemory {
         u128::from(self.spent.load(Ordering::Relaxed)) >= MAX_TIME.as_nanos()
     }
 
-    /// Counts bytes as used. Returns false if they don't fit.
+    /// Reserves bytes of memory. Returns false if the limit is reached.
     fn reserve(&self, bytes: u64) -> bool {
         let reserved = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             let sum = used + bytes;
@@ -361,7 +361,7 @@ fn is_ignored_by(file: Option<&IgnoreFile>, path: &[u8], is_directory: bool) -> 
     let started = thread_cpu();
     let is_ignored = rules.is_ignored(rest, is_directory, true);
     let is_too_slow = file.memory.spend(started, USUAL_MATCH);
-    // Only the thread that switches the lines off counts the file.
+    // Only the thread that disables the lines counts the file.
     if is_too_slow && file.wild.swap(false, Ordering::Relaxed) {
         file.memory.count_left_out();
     }

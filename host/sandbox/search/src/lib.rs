@@ -1,8 +1,8 @@
-//! Finding and matching below granted directories, at native speed.
+//! Finds and matches files below granted directories, at native speed.
 //!
 //! The walk opens every directory and file by handle, checks the rules for its real path, and reads
-//! regular files only. If a guest changes the tree during a search, the search can miss files. It
-//! never reads files outside of the grants.
+//! only regular files. If a guest changes the tree during a search, the search can miss files, but
+//! it never reads files outside of the grants.
 
 mod budget;
 mod count;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use toolhold_contract::{CancellationToken, Denial};
 
-/// The most results of one answer. A higher limit of the caller counts as this.
+/// The most results of one answer. Higher limits of the caller are reduced to this number.
 pub const MAX_RESULTS: u32 = 10_000;
 
 /// The most context lines on either side of a match.
@@ -14,35 +14,35 @@ pub const MAX_CONTEXT: u32 = 100;
 /// The most characters of a line in a result.
 pub const MAX_LINE_CHARS: usize = 2_000;
 
-/// The time when a search has to end, and the number of its threads.
+/// The deadline of a search, and the number of its threads.
 #[derive(Clone, Debug)]
 pub struct Control {
-    /// The time when the search ends if it isn't complete.
+    /// The time when an incomplete search ends.
     pub deadline: Instant,
     /// Cancels the search.
     pub cancel: CancellationToken,
-    /// The most threads, including the caller's own; 0 counts as 1. More than one thread runs only
-    /// if there is work to share.
+    /// The most threads, including the caller's own. 0 means 1. More than one thread runs only if
+    /// there is enough work.
     pub threads: usize,
 }
 
-/// The place of a search, and the entries that it leaves out.
+/// The root of a search, and the rules for excluded entries.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     /// Absolute path of a file or a directory.
     pub root: String,
-    /// Globs as in a `.gitignore`, relative to the root. `!` excludes, and a later match wins. An
-    /// empty list includes everything.
+    /// Globs as in a `.gitignore`, relative to the root. `!` excludes, and later globs take
+    /// precedence. An empty list includes everything.
     ///
-    /// A glob can't include an entry that the ignore rules leave out, with one exception: a hidden
-    /// name is found if a component of a glob begins with a dot and matches it. So `.github/**`
-    /// finds files.
+    /// A glob can't include an entry that the ignore rules exclude, with one exception: a hidden
+    /// name is found if a component of a glob begins with a dot and matches the name. So
+    /// `.github/**` finds files.
     pub globs: Vec<String>,
-    /// Whether ignore files apply and hidden entries are left out.
+    /// Whether ignore files apply and hidden entries are excluded.
     pub ignore_rules: bool,
     /// Whether to list regular files only.
     pub files_only: bool,
-    /// The most levels below the root; 1 lists only the entries of the root itself.
+    /// The most levels below the root. 1 lists only the entries of the root itself.
     pub max_depth: Option<u32>,
 }
 
@@ -53,7 +53,7 @@ pub struct Pattern {
     pub regex: String,
     /// Whether upper and lower case differ.
     pub case_sensitive: bool,
-    /// Whether a match can span lines and `.` matches a line end. Such a search reads each file
+    /// Whether a match can span lines and `.` matches a line end. The search then reads each file
     /// into memory, at most 16 MiB of it.
     pub multiline: bool,
     /// Lines of context before a match, at most [`MAX_CONTEXT`].
@@ -65,7 +65,7 @@ pub struct Pattern {
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The root as the caller spelled it, and the path below it.
+    /// The root as the caller spelled it, followed by the path below the root.
     pub path: Arc<str>,
     /// The line number; the first line is 1.
     pub number: u64,
@@ -82,7 +82,7 @@ pub enum EntryKind {
     File,
     /// A directory.
     Directory,
-    /// A symbolic link, whatever it points to.
+    /// A symbolic link, regardless of its target.
     Symlink,
     /// A FIFO, a socket, a device.
     Other,
@@ -91,11 +91,11 @@ pub enum EntryKind {
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchEntry {
-    /// The root as the caller spelled it, and the path below it.
+    /// The root as the caller spelled it, followed by the path below the root.
     pub path: String,
     /// The kind of the entry.
     pub kind: EntryKind,
-    /// Size in bytes; 0 if the entry isn't a regular file.
+    /// The size in bytes, or 0 if the entry isn't a regular file.
     pub size: u64,
     /// Time of the last change, in milliseconds since 1970, UTC.
     pub modified_ms: u64,
@@ -106,7 +106,8 @@ pub struct SearchEntry {
 pub enum SearchEnding {
     /// All results were found.
     Complete,
-    /// The limit, or the bound on the text of an answer (4 MiB), left something out.
+    /// The answer is incomplete because of the limit of results, or of the limit of text in an
+    /// answer (4 MiB).
     Limit,
     /// The deadline passed.
     Deadline,
@@ -114,17 +115,18 @@ pub enum SearchEnding {
     Cancelled,
 }
 
-/// The number of entries that were left out, by reason.
+/// The number of omitted entries, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SkipCounts {
-    /// Entries that the operator's rules deny. A denied directory counts once, with everything in
-    /// it.
+    /// Entries that the operator's rules deny. A denied directory is counted once, without its
+    /// content.
     pub denied: u64,
-    /// Entries without permission, with an I/O error, too large, too deep, or moved or removed
-    /// during the search.
+    /// Entries that couldn't be read, because of permissions, an I/O error, their size or depth, or
+    /// because they were moved or removed during the search.
     pub unreadable: u64,
     /// Files with a NUL byte, if the search is for text. The search of a file ends at its first
-    /// NUL, as in ripgrep. Lines found more than a buffer (64 KiB) before it are kept.
+    /// NUL, as in ripgrep. Lines that were found more than a buffer (64 KiB) before the NUL are
+    /// returned.
     pub binary: u64,
 }
 
@@ -143,7 +145,7 @@ pub struct Entries {
     pub items: Vec<SearchEntry>,
     /// Why the search ended.
     pub ending: SearchEnding,
-    /// How many entries were left out.
+    /// The number of omitted entries.
     pub skipped: SkipCounts,
     /// CPU time of all threads but the caller's.
     pub cpu: Duration,
@@ -154,13 +156,13 @@ pub struct Entries {
 pub struct Lines {
     /// The lines, sorted by path, then by number.
     pub items: Vec<Line>,
-    /// Files with at least one matching line in `items`.
+    /// The number of files with at least one matching line in `items`.
     pub files_matched: u64,
     /// Files that were searched, including binary files.
     pub files_searched: u64,
     /// Why the search ended.
     pub ending: SearchEnding,
-    /// How many entries were left out.
+    /// The number of omitted entries.
     pub skipped: SkipCounts,
     /// CPU time of all threads but the caller's.
     pub cpu: Duration,
@@ -169,13 +171,13 @@ pub struct Lines {
 /// The answer of [`count`](super::count).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchCounts {
-    /// Path and number of matching lines, for each file with at least one; sorted by path.
+    /// The path and the number of matching lines of each file with a match, sorted by path.
     pub items: Vec<(String, u64)>,
     /// Files that were searched, including binary files.
     pub files_searched: u64,
     /// Why the search ended.
     pub ending: SearchEnding,
-    /// How many entries were left out.
+    /// The number of omitted entries.
     pub skipped: SkipCounts,
     /// CPU time of all threads but the caller's.
     pub cpu: Duration,
@@ -184,7 +186,7 @@ pub struct SearchCounts {
 /// The reason why a search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// The regex or a glob isn't valid; with the engine's explanation.
+    /// The regex or a glob isn't valid. The text is the engine's explanation.
     #[error("{0}")]
     InvalidPattern(String),
     /// The root does not exist.

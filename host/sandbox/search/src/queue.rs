@@ -1,5 +1,5 @@
-//! Shares the tasks of a search among its threads. They are a stack: the walk goes deep first, so
-//! few directories are open at a time.
+//! Shares the tasks of a search among its threads. The tasks are a stack, so that the walk is
+//! depth-first and few directories are open at a time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::budget::Budget;
 use super::folder::Folder;
 
-/// The most directories in the queue; more are counted as unreadable. This bounds the memory that a
-/// hostile tree can use.
+/// The most directories in the queue. Further directories are counted as unreadable. This limits
+/// the memory that a hostile tree can use.
 const MAX_PENDING: usize = 1 << 20;
 
 /// A unit of work.
@@ -44,7 +44,7 @@ impl Queue {
         Self { state: Mutex::new(state), changed: Condvar::new(), idle: AtomicUsize::new(0) }
     }
 
-    /// Takes the newest task. Waits if the queue is empty while other workers are busy. Returns
+    /// Takes the newest task. If the queue is empty, waits while other workers are busy. Returns
     /// `None` if all work is done or the search has ended.
     pub(super) fn next(&self, budget: &Budget<'_>) -> Option<Task> {
         let mut state = self.lock();
@@ -56,7 +56,7 @@ impl Queue {
                 return Some(task);
             }
             if state.waiting + 1 == state.workers {
-                // All other workers wait too, so no task can come any more.
+                // All other workers wait too, so there will be no further task.
                 state.closed = true;
                 self.changed.notify_all();
                 return None;
@@ -98,14 +98,14 @@ impl Queue {
         self.lock().workers -= 1;
     }
 
-    /// Ends the work: workers that wait return.
+    /// Closes the queue, so that waiting workers return.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code panics while it holds the lock, and the state is consistent even then.
+        // Code that has the lock never panics. Even after a panic, the state would be consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,20 +19,21 @@ use toolhold_system::files::{FileError, FileView, ResolvedObject};
 /// The directory to walk, or the one file to search.
 #[derive(Debug)]
 pub(super) struct Root {
-    /// The directory. For a file, its parent directory with the file as the only entry.
+    /// The directory. If the root is a file, this is its parent directory with the file as the only
+    /// entry.
     pub(super) folder: Arc<Folder>,
-    /// Whether entries of the root may be missing because they couldn't be read.
+    /// Whether some entries of the root may be missing because they couldn't be read.
     pub(super) is_incomplete: bool,
     pub(super) is_file: bool,
     spelled: String,
 }
 
-/// Opens the root of a scope, makes the filter for the entries below it, and reads the ignore files
-/// that apply there. The search uses `threads` threads.
+/// Opens the root of a scope, makes the filter for the entries below the root, and reads the ignore
+/// files that apply to them. The search uses `threads` threads.
 ///
 /// # Errors
 ///
-/// [`SearchError`].
+/// [`SearchError`] if the root can't be opened, or a glob isn't valid.
 pub(super) fn open(
     view: &FileView,
     scope: &Scope,
@@ -57,7 +58,7 @@ pub(super) fn open(
 }
 
 impl Root {
-    /// Returns the path of a result as the caller sees it; `rest` is the path below the root.
+    /// Returns the path of a result as the caller sees it. `rest` is the path below the root.
     pub(super) fn result_path(&self, rest: &[u8]) -> String {
         if self.is_file {
             return self.spelled.clone();
@@ -73,8 +74,8 @@ impl Root {
         memory: Option<&Arc<RuleMemory>>,
     ) -> Result<Self, Errno> {
         let fd = directory::open_directory(found.handle.as_fd(), c".")?;
-        // As everywhere in the walk: a directory that was moved after the rules allowed its path
-        // counts as gone.
+        // A directory that was moved after the rules allowed its path is treated as missing, as
+        // everywhere in the walk.
         if !directory::is_at(fd.as_fd(), found.path.as_os_str().as_bytes()) {
             return Err(Errno::NOENT);
         }
@@ -101,7 +102,7 @@ impl Root {
             return Err(Errno::INVAL.into());
         };
         let name = CString::new(name.as_bytes()).map_err(|_| Errno::INVAL)?;
-        // Unreported: the other entries of the parent don't affect the answer.
+        // The lookup isn't reported, since the other entries of the parent don't affect the answer.
         let parent = view.unreported().find(parent)?;
         let names = Names::single(&name, FileType::RegularFile);
         let folder = Folder::new(parent.handle, with_slash(&parent.path), 0, None, names);
@@ -114,10 +115,10 @@ impl Root {
     }
 }
 
-/// Returns the ignore rules of the directories above `path`, up to the first that may not be read.
+/// Returns the ignore rules of the directories above `path`, up to the first unreadable directory.
 fn ignores_above(view: &FileView, path: &Path, memory: &Arc<RuleMemory>) -> Option<Arc<Ignores>> {
-    // Unreported: of these directories only the ignore files affect the answer, and those are
-    // recorded when they are read.
+    // The lookups aren't reported. Only the ignore files in these directories affect the answer,
+    // and reading an ignore file records it.
     let unreported = view.unreported();
     let readable = path.ancestors().skip(1).map_while(|above| unreported.find(above).ok());
     let above: Vec<ResolvedObject> = readable.collect();

@@ -1,12 +1,12 @@
-//! Matches the lines of one ignore file, with the meaning that the `ignore` crate gives them.
+//! Matches the lines of one ignore file. Their meaning is the same as in the `ignore` crate.
 //!
-//! Ignore files are untrusted. Compiled by that crate, a file of 1 MiB took 1.2 GiB, and a file of
-//! ten lines cached 20 MiB of the names that it had matched. Here the cache is bounded, and the
-//! memory of the compiled rules is estimated before they are compiled.
+//! Ignore files are untrusted. Compiled by the `ignore` crate, a file of 1 MiB took 1.2 GiB, and a
+//! file of ten lines used 20 MiB of cache for matched names. This module limits the cache, and
+//! estimates the memory of the compiled rules before it compiles them.
 //!
-//! A thousand lines with wildcards can be made so that each name takes milliseconds. So the lines
-//! with wildcards are bounded in number and size, and may be dropped; the others cost a look into
-//! a table each.
+//! A hostile file with a thousand wildcard lines can make each name take milliseconds. So the lines
+//! with wildcards are limited in number and size, and may be dropped. Each other line costs only a
+//! table lookup.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,20 +16,20 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use regex::bytes::{RegexSet, RegexSetBuilder};
 use toolhold_policy::MAX_GLOB;
 
-/// The most cache of one file's automaton, on each thread, and for each of its lines: with less,
-/// 600 usual lines took a millisecond for each name.
+/// The most cache of one file's automaton, per thread and per line of the file. With a smaller
+/// cache, 600 usual lines took a millisecond for each name.
 const MAX_CACHE: usize = 256 << 10;
 const CACHE_PER_LINE: usize = 1 << 10;
 
 /// The most memory of one file's automaton, without its cache. A thousand usual lines need 1 MiB.
-/// With this much, the longest path takes at most some 100 ms.
+/// With 2 MiB, the longest path takes at most about 100 ms.
 const MAX_AUTOMATON: usize = 2 << 20;
 
-/// Memory for a line without wildcards, and for each of its bytes. Such a line is looked up in a
+/// Memory for a line without wildcards, and for each byte of the line. The line is looked up in a
 /// table. These numbers are measured.
 const PLAIN: (u64, u64) = (1 << 10, 16);
 
-/// Memory for a line with wildcards, and for each of its bytes. Such a line becomes a part of the
+/// Memory for a line with wildcards, and for each byte of the line. The line becomes a part of the
 /// automaton.
 const WILD: (u64, u64) = (6 << 10, 100);
 
@@ -40,12 +40,12 @@ const WILDCARDS: [char; 5] = ['*', '?', '[', '{', '\\'];
 #[derive(Debug)]
 pub(super) struct Rules {
     names: GlobSet,
-    /// For each of `names`, the index of its line.
+    /// The line index for each entry of `names`.
     names_lines: Vec<usize>,
     patterns: RegexSet,
     patterns_lines: Vec<usize>,
     lines: Vec<Line>,
-    /// Whether lines with wildcards are missing: there are too many, or they are too long.
+    /// Whether lines with wildcards are missing, because they are too many or too long.
     pub(super) is_cut: bool,
 }
 
@@ -57,9 +57,9 @@ struct Line {
 }
 
 impl Rules {
-    /// Compiles the lines of a file, and the first `most_wild` of those with wildcards that aren't
-    /// too long. A line that isn't a valid glob is skipped. If the automaton would be larger than
-    /// its limit, all lines with wildcards are left out.
+    /// Compiles the lines of a file. Of the lines with wildcards, compiles the first `most_wild`
+    /// that aren't too long. A line that isn't a valid glob is skipped. If the automaton would
+    /// exceed its limit, all lines with wildcards are omitted.
     pub(super) fn new(text: &[u8], most_wild: usize) -> Option<Self> {
         let mut names = GlobSetBuilder::new();
         let mut names_lines = Vec::new();
@@ -128,9 +128,8 @@ impl Rules {
         bytes
     }
 
-    /// Checks whether the path `rest` below the file's directory is ignored. The last line that
-    /// matches decides. Returns `None` if no line matches. `wild`: whether lines with wildcards
-    /// count.
+    /// Checks whether the path `rest` below the file's directory is ignored. The last matching line
+    /// decides. Returns `None` if no line matches. `wild`: whether lines with wildcards apply.
     pub(super) fn is_ignored(&self, rest: &[u8], is_directory: bool, wild: bool) -> Option<bool> {
         let path = Path::new(OsStr::from_bytes(rest));
         let mut lines: Vec<usize> =
@@ -146,7 +145,7 @@ impl Rules {
         Some(!self.lines[last].is_whitelist)
     }
 
-    /// Checks whether there are lines with wildcards.
+    /// Checks whether the file has lines with wildcards.
     pub(super) fn has_wild(&self) -> bool {
         !self.patterns.is_empty()
     }
@@ -157,8 +156,8 @@ fn cache_size(lines: usize) -> usize {
     MAX_CACHE + lines * CACHE_PER_LINE
 }
 
-/// Checks whether a glob is a plain name, path or extension, which is looked up in a table. Every
-/// other glob needs the automaton.
+/// Checks whether a glob is a plain name, path or extension. Plain globs are looked up in a table.
+/// All other globs need the automaton.
 fn is_plain(glob: &str) -> bool {
     if let Some(extension) = glob.strip_prefix("**/*.") {
         return is_literal(extension) && !extension.contains(['.', '/']);
@@ -170,13 +169,13 @@ fn is_literal(text: &str) -> bool {
     !text.is_empty() && !text.contains(WILDCARDS)
 }
 
-/// Reads the lines of a file and their globs, by the rules of gitignore(5) as `ignore` reads them.
-/// Lines that aren't UTF-8 are skipped.
+/// Parses the lines of a file and their globs by the rules of gitignore(5), in the same way as
+/// `ignore`. Lines that aren't UTF-8 are skipped.
 fn parse(text: &[u8]) -> impl Iterator<Item = (Line, String)> {
     text.split(|byte| *byte == b'\n').filter_map(|line| parse_line(std::str::from_utf8(line).ok()?))
 }
 
-/// Reads a line. Returns `None` if the line is empty or a comment.
+/// Parses a line. Returns `None` if the line is empty or a comment.
 fn parse_line(line: &str) -> Option<(Line, String)> {
     // An escaped space at the end stays.
     let mut glob = if line.ends_with("\\ ") { line } else { line.trim_end() };

@@ -1,5 +1,5 @@
-//! Walks a tree of directories with several threads. If a thread is idle, it helps with the files
-//! of a directory.
+//! Walks a tree of directories with several threads. An idle thread helps with the files of a
+//! directory.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::AsFd;
@@ -23,11 +23,11 @@ use super::queue::{Queue, Task};
 use super::root::Root;
 use toolhold_system::files::FileView;
 
-/// The most levels below the root. Each level may hold an open handle.
+/// The most levels below the root. Each level may have an open handle.
 const MAX_DEPTH: u32 = 128;
 
-/// How long a search runs before it starts threads. This is longer than the start of a thread
-/// takes, so the search of a small tree stays cheap.
+/// How long a search runs on one thread before it starts others. This is longer than starting a
+/// thread takes, so the search of a small tree stays cheap.
 const SINGLE_THREADED: Duration = Duration::from_micros(200);
 
 /// How many entries are visited between two checks of the clock.
@@ -42,7 +42,7 @@ pub(super) struct Walk<'w> {
     pub(super) budget: &'w Budget<'w>,
     /// Whether to visit regular files only.
     pub(super) files_only: bool,
-    /// The most levels below the root; 1 visits only the entries of the root itself.
+    /// The most levels below the root. 1 visits only the entries of the root itself.
     pub(super) max_depth: Option<u32>,
 }
 
@@ -57,10 +57,10 @@ pub(super) struct Item<'i> {
     pub(super) rest: &'i [u8],
 }
 
-/// Receives each item. Each thread has its own visitor.
+/// A receiver of items. Each thread has its own visitor.
 pub(super) trait Visitor: Send {
-    /// Visits an item; an item that can't be used is counted in `skipped`. Calls `on_slow_item`
-    /// before work that takes long.
+    /// Visits an item. Counts an unusable item in `skipped`. Calls `on_slow_item` before work that
+    /// takes long.
     fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, on_slow_item: &mut dyn FnMut());
 }
 
@@ -75,8 +75,8 @@ pub(super) struct WalkResult<V> {
 }
 
 impl Walk<'_> {
-    /// Walks the tree. `visitor` makes one visitor for each thread. The calling thread is the
-    /// first; others start when there is work for them.
+    /// Walks the tree. `visitor` makes one visitor for each thread. The calling thread is the first
+    /// one. Other threads start when they have work.
     pub(super) fn run<V: Visitor>(&self, visitor: impl Fn() -> V + Sync) -> WalkResult<V> {
         let queue = Queue::new();
         let unreadable = u64::from(self.root.is_incomplete);
@@ -128,10 +128,10 @@ struct Worker<'w, V> {
     scratch: Vec<u8>,
 }
 
-/// One thread's view of the other threads.
+/// A thread's view of the other threads.
 struct PeerThreads<'w> {
     queue: &'w Queue,
-    /// Starts the other threads. `None` once they run.
+    /// Starts the other threads. `None` after they were started.
     start: Option<&'w mut dyn FnMut()>,
     started_at: Instant,
 }
@@ -154,9 +154,9 @@ impl<'w, V: Visitor> Worker<'w, V> {
         }
     }
 
-    /// Works until no work is left, beginning with `first`.
+    /// Works until no work remains, beginning with `first`.
     fn run(mut self, first: Option<&Arc<Folder>>) -> (V, SkipCounts) {
-        // Closes the queue after a panic too; otherwise the other threads would wait for ever.
+        // The queue also closes after a panic. Otherwise, the other threads would wait forever.
         let _close = CloseOnDrop(self.peers.queue);
         if let Some(first) = first
             && self.walk.budget.check()
@@ -181,15 +181,15 @@ impl<'w, V: Visitor> Worker<'w, V> {
         (self.visitor, self.skipped)
     }
 
-    /// Opens the directory that an entry names. Returns `None` if it can't be read or was moved.
+    /// Opens the directory of an entry. Returns `None` if the directory can't be read or was moved.
     fn enter(&mut self, parent: &Folder, index: usize) -> Option<Arc<Folder>> {
         let name = parent.names.name(index);
         let fd = directory::open_directory(parent.as_fd(), name).ok()?;
         let mut path = Vec::with_capacity(parent.prefix.len() + name.count_bytes() + 1);
         path.extend_from_slice(&parent.prefix);
         path.extend_from_slice(name.to_bytes());
-        // The rules allowed this path. A directory that was moved meanwhile has another path, which
-        // the rules have not checked.
+        // The rules allowed only this path. If the directory was moved meanwhile, the rules have
+        // not checked its new path.
         if !directory::is_at(fd.as_fd(), &path) {
             return None;
         }
@@ -213,7 +213,7 @@ impl<'w, V: Visitor> Worker<'w, V> {
         }
     }
 
-    /// Visits the directories of a folder, and queues them to be entered.
+    /// Visits the directories of a folder, and adds them to the queue.
     fn visit_directories(&mut self, folder: &Arc<Folder>) {
         let mut tasks = Vec::new();
         let mut path = folder.prefix.clone();
@@ -268,8 +268,8 @@ impl<'w, V: Visitor> Worker<'w, V> {
         }
     }
 
-    /// Visits an entry if the filter wants it and the rules allow it. Returns false if the search
-    /// leaves the entry out with everything in it.
+    /// Visits an entry if the filter includes it and the rules allow it. Returns false if the
+    /// search omits the entry and its whole content.
     fn visit_entry(
         &mut self,
         folder: &Arc<Folder>,

@@ -1,4 +1,4 @@
-//! The ways to this machine, each in one place. This crate doesn't know WebAssembly.
+//! The interfaces to this machine. This crate doesn't know WebAssembly.
 
 pub mod confine;
 pub mod files;

@@ -1,5 +1,5 @@
-//! Sends messages between the host and a helper over a socket: a length, JSON, and perhaps a
-//! descriptor.
+//! Sends messages between the host and a helper over a socket. A message has a length, JSON, and an
+//! optional descriptor.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -16,11 +16,11 @@ use serde::de::DeserializeOwned;
 /// Largest message in bytes.
 const MAX_MESSAGE: usize = 16 << 20;
 
-/// Sends a message, and a descriptor with it.
+/// Sends a message with an optional descriptor.
 ///
 /// # Errors
 ///
-/// The system's.
+/// Returns the system's error.
 pub(crate) fn send(
     mut socket: &UnixStream,
     message: &impl Serialize,
@@ -43,12 +43,12 @@ pub(crate) fn send(
     socket.write_all(&bytes[sent..])
 }
 
-/// Receives a message, and the descriptor that came with it.
+/// Receives a message and its descriptor.
 ///
 /// # Errors
 ///
-/// The system's; [`io::ErrorKind::UnexpectedEof`] if the other side has closed the socket, and
-/// [`io::ErrorKind::InvalidData`] if the message is too large or not of this type.
+/// Returns the system's error. [`io::ErrorKind::UnexpectedEof`] if the other side has closed the
+/// socket. [`io::ErrorKind::InvalidData`] if the message is too large or not of this type.
 pub(crate) fn receive<T: DeserializeOwned>(
     mut socket: &UnixStream,
 ) -> io::Result<(T, Option<OwnedFd>)> {

@@ -1,5 +1,4 @@
-//! Reads the mounts: which file systems are the kernel's own, and the other names under which a
-//! folder can be reached.
+//! Reads the mounts, to find the kernel's own file systems and the other names of a folder.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,8 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// File systems through which the kernel shows its state and takes orders: memory and variables of
-/// processes, settings of the machine. By their names and the kernel's numbers.
+/// File systems through which the kernel shows and changes its state, such as memory and variables
+/// of processes or settings of the machine. Each has its name and the kernel's number.
 const KERNEL: [(&str, i64); 30] = [
     ("proc", PROC),
     ("sysfs", 0x6265_6572),
@@ -49,24 +48,25 @@ const KERNEL: [(&str, i64); 30] = [
 /// The number of procfs.
 pub(crate) const PROC: i64 = 0x9fa0;
 
-/// Bytes of the table that are read. A machine has some hundred mounts, one a line.
+/// The most bytes of the mount table that are read. A machine has some hundred mounts, one per
+/// line.
 const MAX_TABLE: usize = 64 << 20;
 
 /// A mount: a file system, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// Its mount point.
+    /// The mount point.
     pub(crate) point: PathBuf,
-    /// Its device, as the table writes it.
+    /// The device, in the notation of the mount table.
     device: String,
     /// The part of the file system that is mounted.
     part: PathBuf,
-    /// The name of its type.
+    /// The name of the file system type.
     kind: String,
 }
 
 impl Mount {
-    /// Parses a line of the table. Returns `None` for a line in another form.
+    /// Parses a line of the mount table. Returns `None` if the line has another form.
     fn parse(line: &[u8]) -> Option<Self> {
         let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
         let device = words.get(2)?;
@@ -83,12 +83,12 @@ impl Mount {
         })
     }
 
-    /// Checks whether its file system is one of the kernel's own.
+    /// Checks whether the file system is one of the kernel's own.
     pub(crate) fn is_kernels(&self) -> bool {
         KERNEL.iter().any(|(name, _)| *name == self.kind)
     }
 
-    /// Checks whether it is a procfs.
+    /// Checks whether the file system is a procfs.
     pub(crate) fn is_proc(&self) -> bool {
         self.kind == "proc"
     }
@@ -100,7 +100,7 @@ pub fn is_kernels(handle: impl AsFd) -> Result<bool, Errno> {
     Ok(KERNEL.iter().any(|(_, number)| *number == kind))
 }
 
-/// The mounts at one moment, the lower before those above.
+/// The mounts at one moment. Lower mounts come before the mounts above them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mounts(Vec<Mount>);
 
@@ -144,8 +144,8 @@ impl Mounts {
         around.max_by_key(|mount| mount.point.components().count())
     }
 
-    /// Returns the other names of a path, which need not exist. They come from other mounts of its
-    /// file system, of the path itself, or of a part of it.
+    /// Returns the other names of a path, which need not exist. They come from other mounts of the
+    /// path's file system, of the path itself, or of a part of the path.
     pub(crate) fn other_names(&self, path: &Path) -> Vec<PathBuf> {
         let Some(around) = self.mount_of(path) else { return Vec::new() };
         let below_mount = path.strip_prefix(&around.point).unwrap_or(path);
@@ -164,7 +164,7 @@ impl Mounts {
     }
 }
 
-/// Joins paths, without a slash at the end if there is nothing to join.
+/// Joins paths. Adds no trailing slash if `below` is empty.
 fn join(path: &Path, below: &Path) -> PathBuf {
     if below.as_os_str().is_empty() { path.to_owned() } else { path.join(below) }
 }
@@ -181,14 +181,14 @@ fn read(table: &OwnedFd) -> Result<Vec<u8>, Errno> {
     Err(Errno::FBIG)
 }
 
-/// Reads a path of the table, in which spaces and similar characters are written as `\040`.
+/// Decodes a path of the mount table, in which spaces and similar characters have the form `\040`.
 fn unescape(word: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(word.len());
     let mut rest = word;
     while let Some((first, after)) = rest.split_first() {
         if let [b'\\', a @ b'0'..=b'7', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] = rest {
             let [high, middle, low] = [a, b, c].map(|digit| digit - b'0');
-            // Three digits can stand for more than a byte.
+            // Three octal digits can be larger than a byte.
             path.push(high.wrapping_mul(64).wrapping_add(middle * 8 + low));
             rest = &rest[4..];
         } else {

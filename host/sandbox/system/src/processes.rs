@@ -8,15 +8,15 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 /// A process.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
-    /// Its number.
+    /// The process ID.
     pub pid: i32,
     parent: i32,
-    /// Whether it has ended, and perhaps waits for its parent to notice.
+    /// Whether the process has ended. Its parent may not have noticed this yet.
     pub(crate) ended: bool,
-    /// Whether it waits for nothing but a processor or a disk.
+    /// Whether the process runs, or waits only for a processor or a disk.
     pub(crate) is_busy: bool,
     pub(crate) threads: u64,
-    /// Processor time of itself and of the children that it has waited for.
+    /// The processor time of the process and of the children that it has waited for.
     pub(crate) ticks: u64,
     /// Pages of memory.
     pub(crate) pages: u64,
@@ -39,10 +39,10 @@ pub(crate) fn waited_for() -> u64 {
     field(&stat, 16) + field(&stat, 17)
 }
 
-/// Returns a number in a `stat` file, by its position in the kernel's documentation: 1 is the
-/// first. Returns 0 if there is no such number.
+/// Returns a number in a `stat` file, by its position in the kernel's documentation, where 1 is the
+/// first position. Returns 0 if the number is missing.
 fn field(stat: &str, position: usize) -> u64 {
-    // The second field is the name, which may hold any character.
+    // The second field is the name, which may contain any character.
     let Some((_, after_name)) = stat.rsplit_once(')') else { return 0 };
     let field = after_name.split_ascii_whitespace().nth(position - 3);
     field.and_then(|field| field.parse().ok()).unwrap_or(0)
@@ -78,12 +78,12 @@ pub fn below(pid: Pid) -> Vec<Process> {
     }
 }
 
-/// How often descendants are searched again: a program that multiplies is a little quicker than
-/// its end, but not for ever.
+/// How often the search for descendants is repeated. A program that forks constantly may be faster
+/// than one round, but not in all rounds.
 const ROUNDS: usize = 1000;
 
-/// Ends all descendants of a process. The process must adopt orphans, or their descendants aren't
-/// found.
+/// Ends all descendants of a process. The process must adopt orphans, since otherwise their
+/// descendants aren't found.
 pub(crate) fn end_below(pid: Pid) {
     for _ in 0..ROUNDS {
         let mut descendants = below(pid);
@@ -91,7 +91,7 @@ pub(crate) fn end_below(pid: Pid) {
         if descendants.is_empty() {
             return;
         }
-        // They are stopped first, so that no new ones start meanwhile.
+        // The processes are stopped first, so that they can't start new ones.
         for signal in [Signal::STOP, Signal::KILL] {
             for process in &descendants {
                 send_signal(process, signal);
@@ -101,8 +101,8 @@ pub(crate) fn end_below(pid: Pid) {
     }
 }
 
-/// Sends a signal to a process that still has the same parent: its number may belong to another
-/// process by now.
+/// Sends a signal to a process if its parent is still the same. Otherwise, another process may have
+/// got its number.
 fn send_signal(process: &Process, signal: Signal) {
     let Some(pid) = Pid::from_raw(process.pid) else { return };
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };

@@ -12,52 +12,53 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-/// Time without changes before a change counts as complete. Copying a file changes it many times.
+/// The time without changes after which a change is complete. Copying a file changes it many times.
 pub const QUIET: Duration = Duration::from_millis(50);
 
-/// The longest wait until changes count as complete.
+/// The longest wait for the completion of changes.
 pub const MAX_DELAY: Duration = Duration::from_secs(1);
 
-/// The age from which a file's stamp is settled. File systems keep times in steps of up to two
-/// seconds.
+/// The age from which a file's stamp is settled. File systems store times with a resolution of up
+/// to two seconds.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// Reads of the kernel's queue before there is time for other work.
+/// The most reads from the kernel's queue before other work is done.
 const READS: usize = 16;
 
-/// The state of a file. Two stamps differ if the file changed, so the file needn't be read.
+/// The state of a file. If two stamps are equal, the file hasn't changed and needn't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
-    /// Seconds and nanoseconds. The change time counts too, since programs can set the modification
-    /// time.
+    /// The modification time in seconds and nanoseconds. The stamp also has the change time,
+    /// because programs can set the modification time.
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
 impl FileStamp {
-    /// Returns the stamp of the file at a path, behind links, or `None` if the file is missing.
+    /// Returns the stamp of the file at a path, or `None` if the file is missing. Links are
+    /// followed.
     pub fn at(path: &Path) -> Option<Self> {
         path.metadata().ok().map(|metadata| Self::from(&metadata))
     }
 
     /// Checks whether the last change is at most `moment` ago, so that a program may still be
-    /// writing.
+    /// writing the file.
     pub fn is_fresh(&self, moment: Duration) -> bool {
         self.age().is_some_and(|age| age <= moment)
     }
 
-    /// Checks whether any change from now on gives the file another stamp. A change just after the
+    /// Checks whether every further change gives the file another stamp. A change shortly after the
     /// last one may get the same time.
     pub fn is_settled(&self) -> bool {
         self.age().is_some_and(|age| age >= SETTLED)
     }
 
-    /// Returns the time since the last change, or `None` if the change is in the future by the
-    /// clock.
+    /// Returns the time since the last change, or `None` if the clock says that the change is in
+    /// the future.
     fn age(&self) -> Option<Duration> {
         let (seconds, nanos) = self.changed;
         let since_epoch = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
@@ -77,22 +78,22 @@ impl From<&Metadata> for FileStamp {
     }
 }
 
-/// Watched folders. A watch doesn't tell which files changed in them.
+/// Watched folders. A watch doesn't report which files changed.
 #[derive(Debug)]
 pub struct FolderWatch {
     changes: OwnedFd,
     /// The time of the first change since changes were complete.
     first: Option<Instant>,
-    /// The time at which a wait ends, or checks whether changes are complete.
+    /// The time when a wait ends, or checks whether changes are complete.
     due: Option<Instant>,
 }
 
 /// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// Changes are complete, or the time of [`FolderWatch::wake_in`] is over.
+    /// Changes are complete, or the time of [`FolderWatch::wake_in`] has elapsed.
     Changes,
-    /// This one of the other descriptors is ready.
+    /// The other descriptor with this index is ready.
     Other(usize),
 }
 
@@ -107,12 +108,12 @@ impl FolderWatch {
         Ok(Self { changes, first: None, due: None })
     }
 
-    /// Watches a folder. If it doesn't exist, watches the nearest parent that does. A watched
+    /// Watches a folder. If the folder is missing, watches its nearest existing parent. A watched
     /// folder stays watched.
     ///
     /// # Errors
     ///
-    /// The system's, if the folder can't be watched.
+    /// Returns the system's error if the folder can't be watched.
     pub fn watch(&self, folder: &Path) -> io::Result<()> {
         let events = WatchFlags::CLOSE_WRITE
             | WatchFlags::MODIFY
@@ -139,12 +140,12 @@ impl FolderWatch {
         self.due = Some(Instant::now() + time);
     }
 
-    /// Waits until changes are complete, or until one of `others` can be read. The first of
-    /// `others` comes before changes, the rest after them.
+    /// Waits until changes are complete, or one of `others` can be read. The first of `others` has
+    /// precedence over changes, the rest don't.
     ///
     /// # Errors
     ///
-    /// The system's, if it can't wait.
+    /// Returns the system's error if waiting fails.
     pub fn wait(&mut self, others: &[BorrowedFd<'_>]) -> io::Result<Woken> {
         loop {
             let now = Instant::now();
@@ -152,8 +153,8 @@ impl FolderWatch {
                 .iter()
                 .map(|other| PollFd::from_borrowed_fd(*other, PollFlags::IN))
                 .collect();
-            // A tool may write to a watched folder without a pause. So the queue isn't looked at
-            // until the next step.
+            // A tool may write to a watched folder continuously, so the queue is only read again at
+            // the next step.
             if self.first.is_none() {
                 descriptors.push(PollFd::new(&self.changes, PollFlags::IN));
             }
@@ -184,8 +185,8 @@ impl FolderWatch {
         }
     }
 
-    /// Checks whether no change came within the last step, or changes go on for too long. If so,
-    /// resets the state for the next change; otherwise, sets the time of the next check.
+    /// Checks whether the last step had no changes, or changes have continued for too long. If so,
+    /// resets the state for the next change. Otherwise, sets the time of the next check.
     fn is_complete(&mut self, now: Instant) -> io::Result<bool> {
         if let Some(first) = self.first
             && self.take()?
@@ -199,7 +200,7 @@ impl FolderWatch {
         Ok(true)
     }
 
-    /// Takes changes from the kernel's queue. Returns whether there were any.
+    /// Takes changes from the kernel's queue. Returns `true` if there were any.
     fn take(&self) -> io::Result<bool> {
         let mut buffer = [0; 4096];
         let mut has_changes = false;

@@ -12,12 +12,12 @@ use rustix::io::Errno;
 pub enum Folder {
     /// The folder doesn't exist yet.
     Missing {
-        /// The nearest existing folder above it.
+        /// The nearest existing parent folder.
         above: PathBuf,
-        /// Whether this process may create something in it.
+        /// Whether this process may create files in that folder.
         writable: bool,
     },
-    /// A link: its target is not looked at.
+    /// The path is a link. The link's target isn't checked.
     Link,
     /// Not a folder.
     NoFolder,
@@ -28,20 +28,20 @@ pub enum Folder {
 /// The properties of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderStatus {
-    /// The user who owns it.
+    /// The owner's user ID.
     pub owner: u32,
-    /// Its permission bits.
+    /// The permission bits.
     pub mode: u32,
-    /// Its file system.
+    /// The file system.
     pub file_system: FileSystem,
 }
 
 /// The file system of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSystem {
-    /// The name of a file system that other machines write to too, such as `NFS`.
+    /// The name of a network file system, such as `NFS`, to which other machines also write.
     pub network: Option<&'static str>,
-    /// Mounted `noexec`: no code can be mapped from it.
+    /// Whether the file system is mounted with `noexec`, so that no code can be mapped from it.
     pub no_exec: bool,
     /// Mounted read-only.
     pub read_only: bool,
@@ -53,7 +53,7 @@ pub struct FileSystem {
 ///
 /// # Errors
 ///
-/// The system's, except for a folder that doesn't exist.
+/// Returns the system's error. A missing folder is no error.
 pub fn look_at(path: &Path) -> io::Result<Folder> {
     let stat = match rustix::fs::lstat(path) {
         Ok(stat) => stat,
@@ -90,7 +90,7 @@ fn missing(path: &Path) -> Folder {
 /// Returns the name of a network file system by its number in `statfs(2)`. Returns `None` for a
 /// local file system.
 fn network(kind: rustix::fs::FsWord) -> Option<&'static str> {
-    // The kernel uses 32 bits; some platforms sign them.
+    // The kernel uses 32 bits, which are signed on some platforms.
     #[expect(
         clippy::cast_sign_loss,
         clippy::cast_possible_truncation,
@@ -111,20 +111,20 @@ fn network(kind: rustix::fs::FsWord) -> Option<&'static str> {
 /// The regular files directly in a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Their number.
+    /// The number of files.
     pub files: u64,
-    /// Their size in bytes.
+    /// The size of the files in bytes.
     pub bytes: u64,
 }
 
-/// Entries that are counted; more than a folder of Toolhold's own ever has.
+/// The most entries that are counted. Toolhold's own folders always have fewer.
 const MAX_ENTRIES: usize = 100_000;
 
 /// Counts the regular files directly in a folder.
 ///
 /// # Errors
 ///
-/// The system's.
+/// Returns the system's error.
 pub fn usage(path: &Path) -> io::Result<Usage> {
     let mut usage = Usage::default();
     for entry in std::fs::read_dir(path)?.take(MAX_ENTRIES) {

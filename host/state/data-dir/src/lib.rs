@@ -26,17 +26,17 @@ pub use way::Way;
 /// The mode of private files.
 const PRIVATE: u32 = 0o600;
 
-/// A folder that no other user can change, by its handle. Nobody else can enter a folder that
-/// Toolhold creates.
+/// A folder that no other user can change, by its handle. If Toolhold created the folder, no other
+/// user can enter it.
 #[derive(Debug)]
 pub struct PrivateFolder(Dir);
 
 impl PrivateFolder {
-    /// Opens the folder; creates it if it doesn't exist.
+    /// Opens the folder. Creates it if it doesn't exist.
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::open`].
+    /// Returns the errors of [`Self::open`].
     pub fn make(path: &Path) -> io::Result<Self> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         Self::open(path)
@@ -46,8 +46,8 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] if it doesn't exist; otherwise the reason why it can't be trusted:
-    /// it is a link, belongs to another user, or others may write to it.
+    /// [`ErrorKind::NotFound`] if the folder doesn't exist. Otherwise, the reason why the folder
+    /// can't be trusted: it is a link, belongs to another user, or others may write to it.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty())?;
@@ -55,11 +55,11 @@ impl PrivateFolder {
         Ok(Self(Dir::from_std_file(File::from(handle))))
     }
 
-    /// Opens a folder in it; creates it if it doesn't exist.
+    /// Opens a folder in this folder. Creates it if it doesn't exist.
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::open`], or others can enter the folder.
+    /// Returns the errors of [`Self::open`], or an error if others can enter the folder.
     pub fn folder(&self, name: &str) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
         builder.mode(0o700);
@@ -76,21 +76,22 @@ impl PrivateFolder {
         Ok(Self(Dir::from_std_file(handle)))
     }
 
-    /// Checks whether no other user can even enter it.
+    /// Checks that no other user can enter the folder.
     ///
     /// # Errors
     ///
-    /// The commands that would fix it.
+    /// Returns an error with the commands that fix the permissions.
     pub fn check_closed(&self) -> io::Result<()> {
         check_private(&self.0, 0o077)
     }
 
-    /// Opens a file in it for reading.
+    /// Opens a file in this folder for reading.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] if it doesn't exist; otherwise the reason why it can't be trusted:
-    /// it is a link or not a regular file, belongs to another user, or others may write to it.
+    /// [`ErrorKind::NotFound`] if the file doesn't exist. Otherwise, the reason why the file can't
+    /// be trusted: it is a link or not a regular file, belongs to another user, or others may write
+    /// to it.
     pub fn file(&self, name: &str) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(UNFOLLOWED);
@@ -102,32 +103,32 @@ impl PrivateFolder {
         Ok(file)
     }
 
-    /// Opens a file in it for reading that no other user can read.
+    /// Opens a file in this folder for reading. No other user may be able to read the file.
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::file`], or others may read the file.
+    /// Returns the errors of [`Self::file`], or an error if others may read the file.
     pub fn secret(&self, name: &str) -> io::Result<File> {
         let file = self.file(name)?;
         check_private(&file, 0o077)?;
         Ok(file)
     }
 
-    /// Opens a file in it for reading and for appending; creates it if it doesn't exist.
+    /// Opens a file in this folder for reading and for appending. Creates it if it doesn't exist.
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::file`].
+    /// Returns the errors of [`Self::file`].
     pub fn appended(&self, name: &str) -> io::Result<File> {
         self.open_private(name, OpenOptions::new().read(true).append(true))
     }
 
-    /// Opens a file in it for reading and writing; creates it if it doesn't exist. The caller can
-    /// lock the open file.
+    /// Opens a file in this folder for reading and writing. Creates it if it doesn't exist. The
+    /// caller can lock the open file.
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::file`].
+    /// Returns the errors of [`Self::file`].
     pub fn updated(&self, name: &str) -> io::Result<File> {
         self.open_private(name, OpenOptions::new().read(true).write(true))
     }
@@ -143,11 +144,11 @@ impl PrivateFolder {
         Ok(file)
     }
 
-    /// Renames a file; the new name must be free.
+    /// Renames a file. The new name must be free.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::AlreadyExists`] if the name is taken; the system's otherwise.
+    /// [`ErrorKind::AlreadyExists`] if the name is taken. Otherwise, the system's error.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let keep_existing = rustix::fs::RenameFlags::NOREPLACE;
         Ok(rustix::fs::renameat_with(&self.0, from, &self.0, to, keep_existing)?)
@@ -157,19 +158,19 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the system's error.
     pub fn link(&self, file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
         let object = format!("/proc/self/fd/{}", file.as_raw_fd());
         let follow = rustix::fs::AtFlags::SYMLINK_FOLLOW;
         Ok(rustix::fs::linkat(rustix::fs::CWD, object, &self.0, name, follow)?)
     }
 
-    /// Returns a handle (`O_PATH`) of a file with a name by [`link`](Self::link), which this user
-    /// may be unable to read.
+    /// Returns a handle (`O_PATH`) of a file that [`link`](Self::link) has named. This user may
+    /// have no permission to read the file.
     ///
     /// # Errors
     ///
-    /// The system's, or it isn't a regular file.
+    /// Returns the system's error, or an error if the object isn't a regular file.
     pub fn linked(&self, name: &str) -> io::Result<File> {
         let path = format!("/proc/self/fd/{}/{name}", self.0.as_raw_fd());
         let flags = (OFlags::PATH | OFlags::NOFOLLOW).bits().cast_signed();
@@ -181,56 +182,57 @@ impl PrivateFolder {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the system's error.
     pub fn link_to(&self, name: &str, directory: BorrowedFd<'_>, new: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::linkat(&self.0, name, directory, new, rustix::fs::AtFlags::empty())?)
     }
 
-    /// Moves a file to another directory of the same file system, which the caller has opened.
+    /// Moves a file to another directory of the same file system. The caller has opened the
+    /// directory.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the system's error.
     pub fn give(&self, name: &str, directory: BorrowedFd<'_>, new: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.0, name, directory, new)?)
     }
 
-    /// Renames a file. A file with the new name is replaced in one step.
+    /// Renames a file, and atomically replaces a file with the new name.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the system's error.
     pub fn replace(&self, from: &str, to: &str) -> io::Result<()> {
         self.0.rename(from, &self.0, to)
     }
 
-    /// Writes a private file. It is written to a temporary name and then renamed. So a process that
-    /// has the old file open keeps it, and nobody ever sees half of the new one, even after a power
-    /// failure.
+    /// Writes a private file under a temporary name and then renames it. So a process that has the
+    /// old file open still reads the old content. Even after a power failure, no process sees a
+    /// partial file.
     ///
     /// # Errors
     ///
-    /// The system's; the old file still exists then.
+    /// Returns the system's error. The old file then still exists.
     pub fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.put_then(name, bytes, PRIVATE, File::sync_all)
     }
 
-    /// Writes a file as [`put`](Self::put) does, with given permission bits, for a file that the
-    /// user keeps there and that others may read.
+    /// Writes a file like [`put`](Self::put), with given permission bits. This is for a user's file
+    /// that others may read.
     ///
     /// # Errors
     ///
-    /// The errors of [`put`](Self::put).
+    /// Returns the errors of [`put`](Self::put).
     pub fn put_with_mode(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
         self.put_then(name, bytes, mode, File::sync_all)
     }
 
-    /// Writes a file as [`put`](Self::put) does, but doesn't wait for the disk, for a file that may
-    /// be lost in a power failure right afterwards.
+    /// Writes a file like [`put`](Self::put), but doesn't wait for the disk. This is for a file
+    /// that may be lost in a power failure directly afterwards.
     ///
     /// # Errors
     ///
-    /// The errors of [`put`](Self::put).
+    /// Returns the errors of [`put`](Self::put).
     pub fn put_lightly(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.put_then(name, bytes, PRIVATE, |_| Ok(()))
     }
@@ -263,15 +265,15 @@ impl PrivateFolder {
         result
     }
 
-    /// Returns the names of its entries, in order, up to a limit.
+    /// Returns the sorted names of the folder's entries, up to a limit.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the system's error.
     pub fn names(&self, most: usize) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in self.0.entries()?.take(most) {
-            // An entry whose name isn't text wasn't created by Toolhold or for it.
+            // Names that aren't UTF-8 don't belong to Toolhold.
             names.extend(entry?.file_name().into_string());
         }
         names.sort_unstable();
@@ -287,32 +289,32 @@ impl PrivateFolder {
         self.0.remove_file(name)
     }
 
-    /// Removes a folder with all that is in it.
+    /// Removes a folder with its whole content.
     ///
     /// # Errors
     ///
-    /// As the system has them.
+    /// Returns the system's error.
     pub fn remove_folder(&self, name: &str) -> io::Result<()> {
         self.0.remove_dir_all(name)
     }
 
-    /// Waits for the lock of this name and holds it while the result lives.
+    /// Waits for the lock of this name. Dropping the result releases the lock.
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::file`].
+    /// Returns the errors of [`Self::file`].
     pub fn lock(&self, name: &str) -> io::Result<File> {
         let file = self.updated(name)?;
         file.lock()?;
         Ok(file)
     }
 
-    /// Holds the lock of this name while the result lives. Returns `None` if another process holds
-    /// it.
+    /// Takes the lock of this name, or returns `None` if another process has it. Dropping the
+    /// result releases the lock.
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::file`].
+    /// Returns the errors of [`Self::file`].
     pub fn try_lock(&self, name: &str) -> io::Result<Option<File>> {
         let file = self.updated(name)?;
         match file.try_lock() {

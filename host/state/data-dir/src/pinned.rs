@@ -1,4 +1,4 @@
-//! Puts empty read-only directories at paths where a command must not create anything. They are
+//! Creates empty read-only directories at paths where a command must not create anything. They are
 //! removed when the last command that uses them ends.
 
 use std::ffi::{OsStr, OsString};
@@ -14,19 +14,19 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// The modification time of such a directory. No other directory has it, and it changes when
-/// something is created in the directory. So the last user knows that the directory has no other
-/// purpose, even if another program created it and was killed.
+/// The modification time that marks such a directory. No other directory has this time, and
+/// creating anything in the directory changes it. So the last command recognises the directory,
+/// even if another program created it and was killed.
 const MARK: Timespec = Timespec { tv_sec: 0xbe47, tv_nsec: 0 };
 
-/// Attempts to make a directory while another command's end removes it.
+/// How often creating a directory is retried while the end of another command removes it.
 const ATTEMPTS: usize = 16;
 
 /// How folders on the way are opened.
 const FOLDER: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A place can't be kept free.
+/// A path can't be reserved.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "commands must not create {}, but Toolhold can't reserve the path: remove the file there, or \
@@ -40,12 +40,12 @@ pub struct NotKept(PathBuf);
 pub struct PinnedDirectory {
     path: PathBuf,
     place: DirEntryRef,
-    /// Locked, shared with the other commands that use it.
+    /// The directory, with a lock that all commands that use it share.
     handle: OwnedFd,
     _around: MadeFolders,
 }
 
-/// A name in a folder that is held open. Another folder at the same path doesn't count.
+/// A name in an open folder. Another folder at the same path is not meant.
 #[derive(Debug)]
 struct DirEntryRef {
     folder: OwnedFd,
@@ -76,7 +76,7 @@ impl DirEntryRef {
             return;
         }
         if self.unlink() == Err(Errno::ACCESS) {
-            // The command took its user's own permission away.
+            // The command has removed its own user's permission.
             let _ = self.while_writable(|| {
                 let _ = self.unlink();
             });
@@ -87,7 +87,7 @@ impl DirEntryRef {
         rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::REMOVEDIR)
     }
 
-    /// Runs `act` while the folder's owner may write in it.
+    /// Runs `act` while the folder's owner has permission to write.
     fn while_writable(&self, act: impl FnOnce()) -> Result<(), Errno> {
         let folder = format!("/proc/self/fd/{}", self.folder.as_raw_fd());
         let mode = Mode::from_raw_mode(rustix::fs::fstat(&self.folder)?.st_mode);
@@ -96,7 +96,7 @@ impl DirEntryRef {
         rustix::fs::chmodat(CWD, &folder, mode, AtFlags::empty())
     }
 
-    /// Checks whether this name is that of `directory`.
+    /// Checks whether this name refers to `directory`.
     fn has(&self, directory: &OwnedFd) -> bool {
         let mut named_stat = self.stat();
         if matches!(named_stat, Err(Errno::ACCESS)) {
@@ -108,14 +108,14 @@ impl DirEntryRef {
     }
 }
 
-/// The folders around a directory that were made for it, the outer before the inner. They are
-/// removed with the directory, if they are empty then.
+/// The parent folders that were created for a directory, outer folders first. They are removed with
+/// the directory, if they are empty then.
 #[derive(Debug, Default)]
 struct MadeFolders(Vec<(DirEntryRef, OwnedFd)>);
 
 impl MadeFolders {
-    /// Finds the place of a real path, and makes the folders around it. No link is followed: one
-    /// that appears meanwhile leads to where nobody has decided on.
+    /// Finds the place of a real path, and creates missing parent folders. Links aren't followed,
+    /// since the rules haven't decided on the target of a new link.
     fn around(path: &Path) -> Result<(Self, DirEntryRef), Errno> {
         let name = path.file_name().ok_or(Errno::INVAL)?.to_owned();
         let mut names: Vec<&OsStr> = Vec::new();
@@ -157,12 +157,12 @@ impl Drop for MadeFolders {
 }
 
 impl PinnedDirectory {
-    /// Creates or finds the directory, and creates missing ones around it. Returns `None` if
-    /// something else is there or it can't be created.
+    /// Creates or finds the directory, and creates missing parents. Returns `None` if another
+    /// object has the path or the directory can't be created.
     pub fn at(path: &Path) -> Option<Self> {
         for _ in 0..ATTEMPTS {
             match Self::try_at(path) {
-                // Another command's end removes it, or the folders around it.
+                // The end of another command removes the directory or its parents.
                 Err(Errno::NOENT | Errno::AGAIN) => {}
                 pinned => return pinned.ok(),
             }
@@ -179,19 +179,21 @@ impl PinnedDirectory {
         if is_new {
             place.mark();
         }
-        // Another process is removing it or has removed it.
+        // Another process is removing the directory or has removed it.
         if locked.is_err() || !place.has(&handle) {
             return Err(Errno::AGAIN);
         }
         Ok(Self { path: path.to_owned(), place, handle, _around: around })
     }
 
-    /// Puts an empty directory where nothing is yet, or where another command has put one. Returns
-    /// `None` if something is there, or programs of this user can't make anything there either.
+    /// Reserves a free path with an empty directory, or shares the directory of another command.
+    /// Returns `None` if another object has the path, or this user's programs can't create an
+    /// object there either.
     ///
     /// # Errors
     ///
-    /// The directory can't be made, and a program of this user could make something there.
+    /// [`NotKept`] if the directory can't be created, although a program of this user could create
+    /// an object at the path.
     pub fn keep_free(path: &Path) -> Result<Option<Self>, NotKept> {
         if let Ok(metadata) = path.symlink_metadata()
             && !is_empty_with_mark(path, &metadata)
@@ -214,11 +216,11 @@ impl PinnedDirectory {
     }
 }
 
-/// Makes an empty file where nothing is yet. The file stays.
+/// Creates an empty file at a free path. The file isn't removed.
 ///
 /// # Errors
 ///
-/// The directory can't be made, and a program of this user could make it.
+/// [`NotKept`] if the file can't be created, although a program of this user could create it.
 pub fn keep_empty(path: &Path) -> Result<(), NotKept> {
     if make_file(path).is_err() && is_open(path) {
         return Err(NotKept(path.to_owned()));
@@ -230,21 +232,22 @@ fn make_file(path: &Path) -> Result<(), Errno> {
     let (mut around, place) = MadeFolders::around(path)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     rustix::fs::openat(&place.folder, &place.name, flags, Mode::from_raw_mode(0o666))?;
-    // The folders around the file stay with it.
+    // The parent folders of the file aren't removed either.
     around.0.clear();
     Ok(())
 }
 
-/// Checks whether a command has put the empty directory there. A folder with content is the user's
-/// own, whatever its time.
+/// Checks whether a command has created this empty directory. A folder with content belongs to the
+/// user, whatever its time is.
 fn is_empty_with_mark(path: &Path, metadata: &Metadata) -> bool {
     metadata.is_dir()
         && metadata.mtime() == MARK.tv_sec
         && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// Checks whether a program of this user could make something at a path, where this process can't:
-/// by removing a file in the place of a folder above, or by changing the mode of a folder.
+/// Checks whether a program of this user could create an object at a path where this process can't.
+/// The program could remove a file that is in the place of a parent folder, or change the mode of a
+/// folder.
 fn is_open(path: &Path) -> bool {
     let ancestors = path.ancestors().skip(1);
     let mut existing =
@@ -267,7 +270,7 @@ fn is_open(path: &Path) -> bool {
 
 impl Drop for PinnedDirectory {
     fn drop(&mut self) {
-        // A command that has it mounted in its view would lose it.
+        // Another command that has mounted the directory in its view would lose it.
         let is_last =
             rustix::fs::flock(&self.handle, FlockOperation::NonBlockingLockExclusive).is_ok();
         if is_last && self.is_marked() {

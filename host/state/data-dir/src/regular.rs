@@ -1,5 +1,5 @@
-//! Reads files that others may have put where a program expects a file: those of a repository, of a
-//! package, or of another program.
+//! Reads files that others may have created: files of a repository, of a package, or of another
+//! program.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -7,15 +7,15 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-/// Reads a regular file of at most `limit` bytes. A link is followed.
+/// Reads a regular file of at most `limit` bytes. Follows links.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::NotFound`] if it doesn't exist; [`ErrorKind::InvalidData`] if it isn't a regular
-/// file, as a FIFO or a device isn't, whose reading might never end, or if it is too large; the
-/// system's otherwise.
+/// [`ErrorKind::NotFound`] if the file doesn't exist. [`ErrorKind::InvalidData`] if the file is too
+/// large or isn't regular, because reading a FIFO or a device might never end. Otherwise, the
+/// system's error.
 pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    // NONBLOCK: opening a FIFO must not wait for its other end.
+    // NONBLOCK is set because opening a FIFO would wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     if !file.metadata()?.is_file() {

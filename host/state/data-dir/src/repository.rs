@@ -1,4 +1,4 @@
-//! Finds the repository of a directory, and the parts that git would run later, such as hooks.
+//! Finds the git repository of a directory, and the parts that git would run later, such as hooks.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,34 +10,36 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::Way;
 
-/// Most bytes of a file that names a repository: more than a path has.
+/// The most bytes of a file that names a repository. Paths are shorter.
 const MAX_NAMING: u64 = 8 << 10;
 
 /// The parts of a repository's own folder that git would run later, outside of any sandbox, or that
 /// name programs to run.
 const RUN_LATER: [&str; 3] = ["hooks", "config", "config.worktree"];
 
-/// The parts of a repository in another one's folder that lead to something else.
+/// The files in a repository's folder that refer to another folder, as in a worktree.
 const LEADING: [&str; 2] = ["commondir", "gitdir"];
 
-/// Folders that are looked at for repositories of submodules and worktrees, and how many of them may
-/// be in each other.
+/// The most folders that are searched for repositories of submodules and worktrees, and the deepest
+/// nesting.
 const MAX_FOLDERS: usize = 500;
 const MAX_DEPTH: usize = 4;
 
-/// The repository of a directory: the paths that have to stay as they are.
+/// The repository of a directory, with the paths that must not change.
 #[derive(Debug, Default)]
 pub struct Repository {
-    /// The links and the file that say where it and its parts are. Changed ones would name others.
+    /// The links and the file that determine the places of the repository and its parts. A changed
+    /// one would refer to other places.
     pub names: Vec<PathBuf>,
     /// The folders that `..` leaves on the ways.
     pub left: Vec<PathBuf>,
-    /// The real paths of the parts that git would run, whether they exist or not. Empty: there is
+    /// The real paths of the parts that git would run, even if they don't exist. Empty if there is
     /// no repository.
     pub later: Vec<PathBuf>,
-    /// The repository that git sees or would see: where the links and the file lead.
+    /// The folder of the repository that git uses or would use. The links and the file lead to this
+    /// folder.
     pub folder: PathBuf,
-    /// The same of the repositories in its folder: those of submodules and worktrees.
+    /// The folders of the inner repositories, which belong to submodules and worktrees.
     pub inner: Vec<PathBuf>,
 }
 
@@ -62,8 +64,7 @@ impl Repository {
         repository
     }
 
-    /// Returns the parts that git would run, by their names, such as `hooks`, each with its real
-    /// path.
+    /// Returns the names of the parts that git would run, such as `hooks`, each with its real path.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         RUN_LATER.into_iter().zip(self.later.iter().map(PathBuf::as_path))
     }
@@ -74,7 +75,7 @@ impl Repository {
         part.map(|(_, real)| real)
     }
 
-    /// Returns the existing parts that git would run of the repositories in its folder.
+    /// Returns the existing parts of the inner repositories that git would run.
     pub fn inner_parts(&self) -> impl Iterator<Item = PathBuf> {
         let parts = self
             .inner
@@ -97,8 +98,8 @@ impl Repository {
     }
 }
 
-/// Adds the repositories below a folder, of which `left` are looked at. The name of a submodule may
-/// have slashes.
+/// Adds the repositories below a folder. At most `left` folders are checked. The name of a
+/// submodule may contain slashes.
 fn find_inner(folder: &Path, depth: usize, left: &mut usize, repositories: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -119,14 +120,14 @@ fn find_inner(folder: &Path, depth: usize, left: &mut usize, repositories: &mut 
     }
 }
 
-/// Returns the repository that a file in the place of one names, as in a worktree, read as git
-/// reads it: from the directory, even if a link leads to the file.
+/// Returns the repository that a `.git` file names, as in a worktree. Like git, resolves the path
+/// from the directory, even if the file is a link.
 fn named_by(file: &Path, directory: &Path) -> Option<PathBuf> {
-    // Another kind of file, such as a device, may notice that it is opened.
+    // Opening another kind of file, such as a device, may have effects.
     if !file.symlink_metadata().ok()?.is_file() {
         return None;
     }
-    // A FIFO that takes its place meanwhile would let the open wait.
+    // If a FIFO replaces the file meanwhile, opening it must not block.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = File::from(rustix::fs::open(file, flags, Mode::empty()).ok()?);
     if !opened.metadata().ok()?.is_file() {

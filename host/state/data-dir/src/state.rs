@@ -1,5 +1,5 @@
-//! Reads and changes the small JSON files that Toolhold stores between runs in its data folder, one
-//! process at a time.
+//! Reads and changes the small JSON files in Toolhold's data folder. Only one process at a time
+//! changes a file.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -17,12 +17,12 @@ const MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// Digits of a secret.
 const DIGITS: usize = 64;
 
-/// Reads the state `name` of `folder`. Returns the default if there is no state.
+/// Reads the state `name` of `folder`. Returns the default if the state is missing.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`] with the file: the folder or the file can't be trusted, or the file is
-/// damaged. A damaged file never counts as empty, since it may hold a refusal.
+/// [`HostError::Io`] with the file if the folder or the file can't be trusted, or the file is
+/// damaged. A damaged file isn't treated as empty, since it may contain a refusal.
 pub fn read<T: DeserializeOwned + Default>(folder: &Path, name: &str) -> Result<T, HostError> {
     match PrivateFolder::open(folder) {
         Ok(opened) => {
@@ -33,20 +33,20 @@ pub fn read<T: DeserializeOwned + Default>(folder: &Path, name: &str) -> Result<
     }
 }
 
-/// Checks whether there may be a state `name` of `folder`. This takes one system call, and reading
-/// a missing file takes a dozen.
+/// Checks whether the state `name` of `folder` may exist. This takes one system call. Reading a
+/// missing file takes a dozen.
 pub fn exists(folder: &Path, name: &str) -> bool {
     let access = rustix::fs::access(folder.join(name), rustix::fs::Access::EXISTS);
     let is_missing = matches!(access, Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR));
     !is_missing
 }
 
-/// Changes the state `name` of `folder`, one process at a time. It is written if `change` succeeds
-/// and changes something. The folder is created if it doesn't exist.
+/// Changes the state `name` of `folder`, one process at a time. Writes the state if `change`
+/// succeeds and changes it. Creates the folder if it doesn't exist.
 ///
 /// # Errors
 ///
-/// The errors of [`read`] and of `change`, or the new file can't be written.
+/// Returns the errors of [`read`] and of `change`, or an error if the new file can't be written.
 pub fn update<T, R>(
     folder: &Path,
     name: &str,
@@ -58,16 +58,16 @@ where
     update_with(folder, name, &format!("{name}.lock"), PrivateFolder::put, change)
 }
 
-/// The lock of a folder whose files are all changed by [`update_lightly`]: one for all, so that
-/// files can be removed without it.
+/// The lock of a folder whose files only change by [`update_lightly`]. All files share this lock,
+/// so that a file can be removed without its own lock.
 pub const LOCK: &str = "lock";
 
-/// Changes the state as [`update`] does, for state that changes often: a power failure may lose the
-/// last change, and unchanged state isn't written.
+/// Changes the state like [`update`], for state that changes often. A power failure may lose the
+/// last change. Unchanged state isn't written.
 ///
 /// # Errors
 ///
-/// The errors of [`update`].
+/// Returns the errors of [`update`].
 pub fn update_lightly<T, R>(
     folder: &Path,
     name: &str,
@@ -79,12 +79,12 @@ where
     update_with(folder, name, LOCK, PrivateFolder::put_lightly, change)
 }
 
-/// Returns the secret `name` of `folder`: 32 random bytes as 64 hexadecimal digits, created at the
-/// first use. Nobody else can read it.
+/// Returns the secret `name` of `folder`: 32 random bytes as 64 hexadecimal digits. The first use
+/// creates the secret. No other user can read it.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`]: the folder or the file can't be trusted, the file holds something else, or
+/// [`HostError::Io`] if the folder or the file can't be trusted, the file has another content, or
 /// the system has no random bytes.
 pub fn secret(folder: &Path, name: &str) -> Result<String, HostError> {
     let opened =
@@ -127,7 +127,7 @@ fn file_error(folder: &Path, name: &str, error: io::Error) -> HostError {
     HostError::io(folder.join(name).display().to_string())(error)
 }
 
-/// Changes a state while it holds the lock `lock`, and writes it by `put` if it has changed.
+/// Changes a state with the lock `lock`. Writes the state with `put` if it has changed.
 fn update_with<T, R>(
     folder: &Path,
     name: &str,

@@ -1,4 +1,4 @@
-//! Follows a path to where it leads, and names a link on the way that programs of this user can
+//! Follows a path to its target, and finds links on the way that programs of this user can
 //! exchange.
 
 use std::ffi::OsString;
@@ -12,15 +12,16 @@ use rustix::process::geteuid;
 /// Most links on the way of a path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// The way of a path, as the kernel follows it.
+/// The way of a path, in the order in which the kernel follows it.
 #[derive(Debug, Default)]
 pub struct Way {
-    /// The end of the way. Missing parts are kept as they are written.
+    /// The end of the way. Missing components are unchanged.
     pub real: PathBuf,
-    /// The links on the way, each by the real path of its folder and its own name. An exchanged
-    /// link makes the path lead elsewhere.
+    /// The links on the way. Each has the real path of its folder and its own name. If a link is
+    /// exchanged, the path has another target.
     pub links: Vec<PathBuf>,
-    /// The folders that `..` leaves. A link in the place of one makes the path lead elsewhere, too.
+    /// The folders that the path leaves with `..`. If a link replaces such a folder, the path has
+    /// another target.
     pub left: Vec<PathBuf>,
 }
 
@@ -29,23 +30,23 @@ impl Way {
     ///
     /// # Errors
     ///
-    /// The path doesn't exist, can't be read, or leads through more than 40 links.
+    /// Returns an error if the path doesn't exist, can't be read, or contains more than 40 links.
     pub fn follow(path: &Path) -> io::Result<Self> {
         let mut way = Self::default();
         way.follow_parts(path, &mut Err)?;
         Ok(way)
     }
 
-    /// Follows a path as far as it exists.
+    /// Follows the existing part of a path.
     pub fn as_far_as_it_exists(path: &Path) -> Self {
         let mut way = Self::default();
-        // No step fails, since errors are left out.
+        // The closure ignores all errors, so no step fails.
         let _ = way.follow_parts(path, &mut |_| Ok(()));
         way
     }
 
-    /// Follows a path part by part. After an error that `on_error` leaves out, the part is kept as
-    /// it is written.
+    /// Follows a path component by component. If `on_error` ignores an error, the component stays
+    /// unchanged.
     fn follow_parts(
         &mut self,
         path: &Path,
@@ -82,7 +83,7 @@ impl Way {
         Ok(())
     }
 
-    /// Returns where the link at a path leads. Returns `None` if the path isn't a link.
+    /// Returns the target of the link at a path. Returns `None` if the path isn't a link.
     fn target(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         if !path.symlink_metadata()?.is_symlink() {
             return Ok(None);
@@ -94,15 +95,15 @@ impl Way {
     }
 }
 
-/// Puts the parts of a path on the stack, so that the first part is popped first.
+/// Pushes the components of a path on the stack, so that the first component is popped first.
 fn push_parts(pending: &mut Vec<OsString>, path: &Path) {
     pending.extend(path.components().rev().map(|part| part.as_os_str().to_owned()));
 }
 
 impl Way {
-    /// Returns a link on the way in whose place programs of this user can put another one. The
-    /// grants of today don't matter: tools may write elsewhere in another working directory, or by
-    /// another configuration, and a project may bring the link along.
+    /// Returns a link on the way that programs of this user can replace. Current grants don't
+    /// matter. Tools may have other grants with another working directory or configuration, and a
+    /// project may contain the link.
     pub fn exchangeable(&self) -> Option<&Path> {
         self.links.iter().map(PathBuf::as_path).find(|link| can_be_exchanged(link))
     }
@@ -116,7 +117,7 @@ fn can_be_exchanged(link: &Path) -> bool {
     if folder_metadata.uid() == user {
         return true;
     }
-    // In a sticky folder, such as `/tmp`, only their owners remove names.
+    // In a sticky folder, such as `/tmp`, only the owner of a file can remove its name.
     let is_sticky = folder_metadata.mode() & 0o1000 != 0;
     if is_sticky && link_metadata.uid() != user {
         return false;

@@ -16,14 +16,14 @@ use rustix::time::{
 };
 use toolhold_data_dir::PrivateFolder;
 
-/// The file whose replacement tells of a change.
+/// The file whose replacement signals a change.
 const CHANGED: &str = "changed";
 
-/// The longest wait, in seconds: a change that nobody told of is seen by then.
+/// The longest wait in seconds. Changes without a signal are noticed after this time.
 const LONGEST: i64 = 3600;
 
-/// Wakes the runner. It is a timer on the wall clock, so that a machine that slept wakes it at
-/// once, and so does a clock that is set. Between two events nothing runs.
+/// Wakes the runner. The alarm is a timer on the wall clock, so that it also fires directly after a
+/// suspended machine resumes or the clock is set. No code runs between two events.
 #[derive(Clone, Debug)]
 pub struct Alarm(Arc<Fds>);
 
@@ -49,11 +49,11 @@ impl Alarm {
         folder.put_lightly(CHANGED, b"")
     }
 
-    /// Sets the moment at which [`wait`](Self::wait) returns. `None` says that there is none yet.
+    /// Sets the time when [`wait`](Self::wait) returns. `None` means that there is no such time.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns the system's error.
     pub fn set(&self, at: Option<Timestamp>, now: Timestamp) -> io::Result<()> {
         let latest = now.as_second().saturating_add(LONGEST);
         let (seconds, nanoseconds) = match at {
@@ -87,7 +87,7 @@ impl Alarm {
             }
         }
         for fd in [&self.0.timer, &self.0.changes] {
-            // Until nothing is left. ECANCELED says that the clock was set.
+            // The loop reads until the queue is empty. ECANCELED means that the clock was set.
             let mut buffer = [0; 4096];
             while matches!(rustix::io::read(fd, &mut buffer), Ok(1..)) {}
         }

@@ -1,4 +1,4 @@
-//! Opens the file of the tasks (SQLite), and makes its tables.
+//! Opens the SQLite database of the scheduled tasks, and creates its tables.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use toolhold_store::{DatabaseForm, StoreError};
 
 use crate::error::ScheduleError;
 
-/// The file. Times are milliseconds of Unix time. What a step has returned is on disk before the
-/// next one begins.
+/// The form of the database. Times are milliseconds of Unix time. The result of a step is on disk
+/// before the next step begins.
 const FORM: DatabaseForm = DatabaseForm {
     // `berT`.
     application: 0x6265_7254,
@@ -34,8 +34,9 @@ const FORM: DatabaseForm = DatabaseForm {
         CREATE INDEX IF NOT EXISTS runs_open ON runs (state) WHERE ended IS NULL;
         PRAGMA application_id = 0x62657254;
         PRAGMA user_version = 1;",
-    // Of version 1, the names of a user's tasks were those of all directories. The directory was a
-    // part of the maker. Numbers stay: runs refer to them, and no number is given twice.
+    // In version 1, the names of a user's tasks were shared by all directories, and the directory
+    // was a part of the maker. The upgrade doesn't change task numbers, because runs refer to them
+    // and numbers are never reused.
     upgrades: &["
         CREATE TABLE moved (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -58,14 +59,14 @@ const FORM: DatabaseForm = DatabaseForm {
         DROP TABLE tasks;
         ALTER TABLE moved RENAME TO tasks;
         CREATE INDEX tasks_next ON tasks (next);"],
-    // A task has its arguments and its bounds.
+    // A task includes its arguments and its bounds.
     longest: 1 << 20,
-    // More than all tasks with all their runs take.
+    // This is more than all tasks with all their runs need.
     bytes: 1 << 30,
     is_derived: false,
 };
 
-/// Opens the file, or creates it.
+/// Opens the database. Creates it if it is missing.
 pub(crate) fn open(path: &Path) -> Result<Connection, ScheduleError> {
     let connection = FORM.open(path).map_err(|error| match error {
         StoreError::Sqlite(error) => ScheduleError::Sqlite(error),

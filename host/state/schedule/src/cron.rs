@@ -1,5 +1,5 @@
-//! Parses cron expressions (five or six fields, and the short names), and finds the next time of
-//! one.
+//! Parses cron expressions (five or six fields, and the short names), and finds the next time of an
+//! expression.
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone};
@@ -9,19 +9,19 @@ use thiserror::Error;
 /// Bytes of an expression.
 const MAX: usize = 256;
 
-/// Years that are searched for the next time. Days such as a 29 February on a Monday come every 28
-/// years, and every 40 around a century.
+/// The number of years in which the next time is searched. A date such as Monday, 29 February,
+/// recurs every 28 years, and after 40 years around some centuries.
 const YEARS: i16 = 48;
 
-/// Changes of the clock up to this are summer time and its like. A larger one, as when Samoa left
-/// out a day, is a correction: times in it don't exist.
+/// The largest clock change that is treated as summer time or similar. A larger change, as when
+/// Samoa skipped a day, is a correction. Times within a correction don't exist.
 const CORRECTION: SignedDuration = SignedDuration::from_hours(3);
 
 /// A parsed expression.
 ///
-/// Expressions have the meaning that cron(8) gives them, also when the clock changes. A job at a
-/// fixed time that the change skips runs right after the change, and one in the hour that comes
-/// twice runs the first time. A job with a `*` in its minute or hour runs by the clock.
+/// Expressions have the meaning of cron(8), even when the clock changes. If the change skips the
+/// fixed time of a job, the job runs directly after the change. If a fixed time occurs twice, the
+/// job runs the first time. A job with a `*` in its minute or hour follows the clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cron {
     seconds: u64,
@@ -31,7 +31,7 @@ pub struct Cron {
     months: u64,
     /// Bit 0 is Sunday.
     weekdays: u64,
-    /// Whether both the day and the weekday have to fit, since one of them begins with `*`.
+    /// Whether both the day and the weekday must match, because one of them begins with `*`.
     both_days: bool,
     /// Whether the minute or the hour begins with `*`.
     by_clock: bool,
@@ -78,13 +78,13 @@ const FORM: &str = "write five fields, minute hour day month weekday, as in `30 
 /// A reason why a text isn't a cron expression, with the form.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CronError {
-    /// Its bytes.
+    /// The expression is too long. The number is its length in bytes.
     #[error("a cron expression is {0} bytes; the limit is {MAX}")]
     TooLong(usize),
     /// The expression has another number of fields, or an unknown short name.
     #[error("`{0}` isn't a cron expression: {FORM}")]
     Form(String),
-    /// One of its fields isn't valid.
+    /// A field of the expression isn't valid.
     #[error("`{expression}` isn't a cron expression: {error}; {FORM}")]
     Field {
         /// The expression.
@@ -108,7 +108,7 @@ pub enum CronFieldError {
         /// The field's name.
         field: &'static str,
     },
-    /// Its step is too large, or isn't a number.
+    /// The step is too large, or isn't a number.
     #[error("in `{part}`, the step isn't 1 to {most}")]
     Step {
         /// The part.
@@ -174,14 +174,15 @@ impl Cron {
             hours: HOUR.read(hour)?,
             days: DAY.read(day)?,
             months: MONTH.read(month)?,
-            // 7 is Sunday too.
+            // 7 also means Sunday.
             weekdays: (weekdays | weekdays >> 7) & 0x7f,
             both_days: day.starts_with('*') || weekday.starts_with('*'),
             by_clock: minute.starts_with('*') || hour.starts_with('*'),
         })
     }
 
-    /// Returns the first time after `after`. Returns `None` if there is none in the next decades.
+    /// Returns the first time after `after`. Returns `None` if the expression has no time in the
+    /// next decades.
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         if self.by_clock { self.next_by_clock(after, zone) } else { self.next_fixed(after, zone) }
     }
@@ -208,7 +209,8 @@ impl Cron {
         }
     }
 
-    /// Takes each date and time that fits as one moment, also when the clock changes.
+    /// Returns the next time of an expression with fixed times. Each matching date and time is one
+    /// moment, even when the clock changes.
     fn next_fixed(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut civil = zone.to_datetime(after);
         loop {
@@ -252,7 +254,7 @@ impl Cron {
 
     /// Returns the first time of a day from `from` on that fits.
     fn time_from(&self, from: Time) -> Option<Time> {
-        // A part of a second is past its beginning, but callers give whole ones.
+        // Fractions of a second would need rounding up, but callers only pass whole seconds.
         let hour = from.hour();
         let minute = from.minute();
         let has_hour = self.hours >> hour & 1 == 1;
@@ -271,13 +273,13 @@ impl Cron {
 }
 
 /// Returns the moment of a date and time. Returns `None` for a time that a correction of the clock
-/// left out.
+/// skipped.
 fn moment_of(civil: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     match zone.to_ambiguous_timestamp(civil).offset() {
         AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(civil).ok(),
-        // The time comes twice. The first of the two counts.
+        // This time occurs twice. The first occurrence is used.
         AmbiguousOffset::Fold { before, .. } => before.to_timestamp(civil).ok(),
-        // The clock skips the time. The moment of the change counts.
+        // The clock skips this time. The moment of the change is used.
         AmbiguousOffset::Gap { before, after } => {
             if after.duration_since(before) > CORRECTION {
                 return None;
@@ -315,7 +317,7 @@ fn start_of_next_second(after: Timestamp) -> Option<Timestamp> {
 }
 
 impl Field {
-    /// Returns the set of the values: bit N is the value N.
+    /// Returns the set of the values, in which bit N represents the value N.
     fn read(&self, text: &str) -> Result<u64, CronFieldError> {
         text.split(',').try_fold(0, |set, part| Ok(set | self.part(part)?))
     }
@@ -335,14 +337,15 @@ impl Field {
                 (Some(from), Some(to)) => (from, to),
                 _ => return Err(wrong_value),
             },
-            // A step needs a range, as in cron: `5/10` means something else in each program.
+            // As in cron, a step needs a range, because `5/10` has different meanings in other
+            // programs.
             None if step.is_some() => return Err(wrong_value),
             None => {
                 let Some(value) = self.value(range) else { return Err(wrong_value) };
                 (value, value)
             }
         };
-        // A Sunday at the end of a range is the one after Saturday.
+        // A Sunday at the end of a range is the Sunday after Saturday.
         let to = if to == 0 && from > 0 && self.to == WEEKDAY.to { WEEKDAY.to } else { to };
         if from > to {
             return Err(CronFieldError::Order { part: text.to_owned(), field: self.name });
@@ -361,7 +364,7 @@ impl Field {
     }
 }
 
-/// Returns the field of a day with `*` for any day. Quartz and similar programs write `?` for it.
+/// Returns the field of a day with `*` for any day. Quartz and similar programs use `?`.
 fn any_day(field: &str) -> &str {
     if field == "?" { "*" } else { field }
 }

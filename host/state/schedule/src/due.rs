@@ -1,5 +1,5 @@
-//! Decides which runs of tasks are due and which times were missed, and records how runs start and
-//! end. Only the process that holds the runner's lock does this.
+//! Decides which runs of tasks are due and which times were missed, and records the start and end
+//! of runs. Only the process with the runner's lock does this.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
@@ -13,21 +13,22 @@ use crate::tasks::{Owner, Schedule, listed_of, moment, text, when};
 use crate::when::Pending;
 use crate::{INTERRUPTED, MAX_MISSED, MAX_OUTPUT, MAX_RUNS};
 
-/// How late a run may be without counting as missed.
+/// The longest delay of a run that isn't missed yet.
 const LATE: SignedDuration = SignedDuration::from_secs(60);
 
-/// A clock that was put back by more is corrected: until it reaches the last run again, no task
-/// would run. By less, as by the end of summer time done by hand, nothing is repeated.
+/// The smallest clock change that is treated as a correction. Without the correction, no task would
+/// run until the clock reaches the last run again. After a smaller change, such as a manual end of
+/// summer time, no run is repeated.
 const CORRECTION: SignedDuration = SignedDuration::from_hours(3);
 
-/// A run that is claimed and may be started.
+/// A claimed run, which may be started.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimedRun {
-    /// Its number.
+    /// The number of the run.
     pub id: i64,
-    /// The number of its task.
+    /// The number of the task.
     pub task: i64,
-    /// Whose task it is.
+    /// The owner of the task.
     pub owner: Owner,
     /// The task's name.
     pub name: String,
@@ -35,29 +36,29 @@ pub struct ClaimedRun {
     pub maker: Maker,
     /// The action of the task.
     pub action: TaskAction,
-    /// The time that it is for.
+    /// The time for which the run is due.
     pub due: Timestamp,
 }
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// The run did its work.
+    /// The run succeeded.
     Done,
     /// The run failed.
     Failed,
     /// A rule denied the run, or the run needed approval.
     Denied,
-    /// The run was told to end. Nobody knows how far it got, so it isn't repeated.
+    /// The run was told to end. It isn't repeated, because its progress is unknown.
     Interrupted,
 }
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunResult {
-    /// How it ended.
+    /// How the run ended.
     pub end: RunEnd,
-    /// The answer, or the reason of the failure. It is cut and neutralised when it is kept.
+    /// The answer, or the reason of the failure. The store cuts and neutralises this text.
     pub output: String,
 }
 
@@ -74,12 +75,12 @@ impl RunEnd {
 }
 
 impl Schedule {
-    /// Ends the runs that had started when an earlier runner died: nobody knows how far they got,
-    /// so they aren't repeated. Returns how many there were.
+    /// Ends the runs that were running when an earlier runner died. They aren't repeated, because
+    /// their progress is unknown. Returns the number of these runs.
     ///
     /// # Errors
     ///
-    /// The file can't be written.
+    /// Returns an error if the database can't be written.
     pub fn take_over(&self, now: Timestamp) -> Result<usize, ScheduleError> {
         self.run(|connection| {
             Ok(connection
@@ -91,13 +92,16 @@ impl Schedule {
         })
     }
 
-    /// Claims the next run that is due: one that an earlier runner had claimed and not started, one
-    /// that was asked for, or one whose time has come. The next time of its task is on disk when
-    /// this returns. `busy`: tasks that run already; no task runs twice at a time.
+    /// Claims the next due run. `busy`: tasks that already run, since a task never runs twice at a
+    /// time.
+    ///
+    /// The run may have been claimed by an earlier runner that didn't start it, may have been
+    /// requested, or its time has come. When this function returns, the next time of the task is on
+    /// disk.
     ///
     /// # Errors
     ///
-    /// The file can't be written.
+    /// Returns an error if the database can't be written.
     pub fn claim(&self, now: Timestamp, busy: &[i64]) -> Result<Option<ClaimedRun>, ScheduleError> {
         self.run(|connection| {
             let transaction =
@@ -109,12 +113,12 @@ impl Schedule {
         })
     }
 
-    /// Starts a claimed run: from here on it is never started again. Returns false if its task was
-    /// removed meanwhile.
+    /// Marks a claimed run as started, so that it is never started again. Returns false if its task
+    /// was removed meanwhile.
     ///
     /// # Errors
     ///
-    /// The file can't be written. The run must not begin then.
+    /// Returns an error if the database can't be written. The run must then not begin.
     pub fn start(&self, run: &ClaimedRun, now: Timestamp) -> Result<bool, ScheduleError> {
         self.run(|connection| {
             let mut statement = connection.prepare_cached(
@@ -129,7 +133,7 @@ impl Schedule {
     ///
     /// # Errors
     ///
-    /// The file can't be written.
+    /// Returns an error if the database can't be written.
     pub fn end(
         &self,
         run: &ClaimedRun,
@@ -152,11 +156,11 @@ impl Schedule {
         })
     }
 
-    /// Returns those of `tasks` that were removed.
+    /// Returns the removed tasks among `tasks`.
     ///
     /// # Errors
     ///
-    /// The file can't be read.
+    /// Returns an error if the database can't be read.
     pub fn removed(&self, tasks: &[i64]) -> Result<Vec<i64>, ScheduleError> {
         self.run(|connection| {
             let mut statement = connection.prepare_cached("SELECT 1 FROM tasks WHERE id = ?1")?;
@@ -170,12 +174,12 @@ impl Schedule {
         })
     }
 
-    /// Returns the time at which the next task is due that isn't `busy`. Returns `None` if no task
-    /// has a time.
+    /// Returns the time when the next task that isn't `busy` is due. Returns `None` if no task has
+    /// a time.
     ///
     /// # Errors
     ///
-    /// The file can't be read.
+    /// Returns an error if the database can't be read.
     pub fn next_due(&self, busy: &[i64]) -> Result<Option<Timestamp>, ScheduleError> {
         self.run(|connection| {
             let mut statement = connection.prepare_cached(
@@ -192,7 +196,7 @@ impl Schedule {
     }
 }
 
-/// Finds new times for tasks whose last run is in the far future: the clock was wrong then.
+/// Finds new times for tasks whose last run is in the far future, because the clock was wrong then.
 fn correct(connection: &Connection, now: Timestamp) -> Result<(), ScheduleError> {
     let far = now.as_millisecond().saturating_add(CORRECTION.as_secs().saturating_mul(1000));
     let mut statement =
@@ -249,7 +253,8 @@ fn claim_next(
     Ok(None)
 }
 
-/// Returns the first row of a query for two numbers whose second number is a task that isn't busy.
+/// Returns the first row of a query for two numbers, whose second number must be a task that isn't
+/// busy.
 fn first_free(
     connection: &Connection,
     query: &str,
@@ -271,8 +276,8 @@ fn first_free(
     Ok(None)
 }
 
-/// Claims a run of a task whose time has come, by its policy for missed times. Returns `None` if
-/// all of its times are left out, or its times can't be read any more.
+/// Claims a run of a due task, by its policy for missed times. Returns `None` if all of its times
+/// are skipped, or its times can't be read.
 fn claim_due(
     connection: &Connection,
     task: i64,
@@ -293,8 +298,8 @@ fn claim_due(
         .query_row([task], |row| text(row, 0))?;
     let Pending { mut times, more } = when.pending(first, now);
     if times.is_empty() {
-        // The expression gives another time than the kept one, as after a change of the zone's
-        // rules. The kept time counts.
+        // The expression gives another time than the stored one, for example because the rules of
+        // the time zone changed. The stored time is used.
         times.push(first);
     }
     let earliest = times[0];
@@ -353,7 +358,7 @@ fn insert(
     Ok(connection.last_insert_rowid())
 }
 
-/// Records a run that was left out or failed before it began.
+/// Records a run that was skipped or failed before it began.
 fn note(
     connection: &Connection,
     task: i64,
@@ -390,7 +395,7 @@ fn prune(connection: &Connection, task: i64) -> Result<(), ScheduleError> {
     Ok(())
 }
 
-/// A reason why a task can't be read as it is kept.
+/// A reason why a stored task can't be read.
 #[derive(Debug, Error)]
 enum KeptTaskError {
     #[error("its maker: {0}")]
@@ -399,7 +404,7 @@ enum KeptTaskError {
     Action(#[source] serde_json::Error),
 }
 
-/// Reads a claimed run. The inner error says that its task can't be read.
+/// Reads a claimed run. Returns the inner error if its task can't be read.
 fn read_claimed(
     connection: &Connection,
     id: i64,

@@ -18,7 +18,7 @@ pub enum ScheduleError {
     /// The task is gone.
     #[error("the task was removed")]
     Removed,
-    /// The task is gone, which was there a moment before.
+    /// The task was removed during the operation.
     #[error("the task was removed at the same time")]
     RemovedMeanwhile,
     /// A quota is reached.
@@ -38,7 +38,7 @@ pub enum ScheduleError {
         /// Why, and what to do.
         reason: String,
     },
-    /// SQLite's own error, on its way to one of the others.
+    /// An error of SQLite, before it is converted to another variant.
     #[doc(hidden)]
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
@@ -47,18 +47,18 @@ pub enum ScheduleError {
 /// A reason why a task isn't valid.
 #[derive(Debug, Error)]
 pub enum TaskOrderError {
-    /// Its name has other characters, or is too long.
+    /// The task's name contains other characters, or is too long.
     #[error(
         "a task's name has 1 to {MAX_NAME} of A-Z, a-z, 0-9, `.`, `_`, `-` and spaces between them"
     )]
     Name,
-    /// The bytes of its arguments.
+    /// The arguments are too long. The number is their length in bytes.
     #[error("the arguments are {0} bytes; the limit is {MAX_ARGUMENTS}")]
     LongArguments(usize),
-    /// Its prompt has no words.
+    /// The prompt has no words.
     #[error("the prompt is empty; write what to do")]
     EmptyPrompt,
-    /// The bytes of its prompt.
+    /// The prompt is too long. The number is its length in bytes.
     #[error("the prompt is {0} bytes; the limit is {MAX_PROMPT}")]
     LongPrompt(usize),
     /// An unknown way to make up for missed times, cut and neutralised.
@@ -67,7 +67,7 @@ pub enum TaskOrderError {
     /// The task has no time to run at.
     #[error(transparent)]
     When(#[from] WhenError),
-    /// The time at which it doesn't run.
+    /// The time never comes. The text is the given time.
     #[error("`{0}` never runs")]
     NeverRuns(String),
     /// The task can't be written as JSON.
@@ -75,7 +75,7 @@ pub enum TaskOrderError {
     Json(#[from] serde_json::Error),
 }
 
-/// A reason why there may not be one more task.
+/// A reason why no further task may be created.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TaskLimitError {
     /// The task would run too often.
@@ -83,12 +83,12 @@ pub enum TaskLimitError {
         "the task would run every {period} s; the shortest period is {least} s (`min_interval` in [tools.scheduler])"
     )]
     Period {
-        /// Seconds between two of its times.
+        /// The seconds between two times of the task.
         period: i64,
-        /// The fewest of them.
+        /// The shortest allowed period in seconds.
         least: i64,
     },
-    /// There are as many tasks as there may be. `here`: those of the owner.
+    /// The limit of tasks is reached. `here`: the number of the owner's tasks.
     #[error(
         "{quota}; {here} of them are listed here. Remove a task that is no longer needed. \
          `toolhold tasks list` shows all tasks to a person"
@@ -113,19 +113,19 @@ pub enum TaskQuotaError {
          [plugins.{plugin}])"
     )]
     Plugin {
-        /// Its name.
+        /// The name of the plugin.
         plugin: String,
-        /// Its tasks.
+        /// The number of its tasks.
         tasks: u64,
-        /// Most of them.
+        /// The limit of its tasks.
         limit: u64,
     },
     /// Of a principal.
     #[error("you have {tasks} tasks; the limit is {limit} (`max_tasks` in [tools.scheduler])")]
     Principal {
-        /// Its tasks.
+        /// The number of tasks.
         tasks: u64,
-        /// Most of them.
+        /// The limit of tasks.
         limit: u64,
     },
 }

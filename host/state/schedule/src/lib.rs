@@ -1,9 +1,9 @@
-//! Scheduled tasks: when they are due, and which have run.
+//! Scheduled tasks: their due times, and their runs.
 //!
-//! All tasks of a user are in one file, an SQLite database in Toolhold's own data folder. The next
-//! time of a task is on disk before anything runs. A run is claimed, then started, then ended, each
-//! on disk before the next step: a run that was claimed and not started is started later, and one
-//! that was started is never started again.
+//! All tasks of a user are in an SQLite database in Toolhold's own data folder. The next time of a
+//! task is on disk before its run starts. A run is claimed, then started, then ended. Each step is
+//! on disk before the next one. A run that was claimed but not started is started later. A started
+//! run is never started again.
 //!
 //! The time is always a parameter. Only [`Alarm`] waits for it.
 
@@ -28,11 +28,11 @@ pub use when::{Pending, When, WhenError, clock_change, find_zone, zone_name};
 
 /// Most times that passed while nothing ran and that are run or counted.
 pub const MAX_MISSED: usize = 100;
-/// Most tasks of a user, whoever made them.
+/// The most tasks of a user, over all makers.
 pub const MAX_TASKS: u64 = 1000;
-/// Runs of a task that are kept; older ones are removed.
+/// The most stored runs of a task. Older runs are removed.
 pub const MAX_RUNS: usize = 20;
-/// Most bytes of a run's output that are kept.
+/// The most stored bytes of a run's output.
 pub const MAX_OUTPUT: usize = 2000;
 /// Most characters of a task's name.
 pub const MAX_NAME: usize = 64;
@@ -43,7 +43,7 @@ pub const MAX_ARGUMENTS: usize = 64 * 1024;
 /// The output of a run that was interrupted.
 pub const INTERRUPTED: &str =
     "The process that runs tasks ended during this run. It is not repeated.";
-/// The notice where no process runs the tasks, with the commands that start one.
+/// The notice if no process runs tasks, with the commands that start such a process.
 pub const NO_RUNNER: &str = "No process runs tasks at the moment. To run them, start `toolhold \
 tasks daemon`, or install it permanently with `toolhold tasks daemon --install`. `toolhold serve` \
 also runs tasks.";

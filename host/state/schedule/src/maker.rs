@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The maker of a task, and its bounds: a task can never do more than the call that made it.
+/// The maker of a task, and its bounds. A task can never do more than the call that created it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Maker {
     /// The session of the call.
     pub session: String,
-    /// The part of an agent's work that made it, by its name.
+    /// The name of the phase of an agent's work in which the task was created.
     pub phase: Option<String>,
-    /// How far the call was trusted, by its name.
+    /// The name of the call's trust level.
     pub trust: String,
-    /// Whether the session had been given untrusted text. Of a task that doesn't say it, it is not
-    /// known.
+    /// Whether the session contained untrusted text. Unknown if the stored task doesn't have this
+    /// field.
     #[serde(default = "not_known")]
     pub untrusted: bool,
     /// Limits of the configuration at that time, in texts that only take away.

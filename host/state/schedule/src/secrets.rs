@@ -5,7 +5,7 @@ use toolhold_redaction::{self as redaction, Keys};
 
 use crate::tasks::Listed;
 
-/// Redacts a task that a person may show to others, as in answers and in the audit.
+/// Redacts a task before it is shown, for example in answers and in the audit log.
 pub fn hide_secrets(task: &mut Listed) {
     match &mut task.state.order.action {
         TaskAction::Call { arguments, .. } => {
@@ -20,7 +20,7 @@ pub fn hide_secrets(task: &mut Listed) {
     }
 }
 
-/// Redacts a run that a person may show to others.
+/// Redacts a run before it is shown.
 pub fn hide_secrets_of_run(run: &mut TaskRun) {
     run.output = redaction::owned(std::mem::take(&mut run.output), Keys::Text);
 }

@@ -1,4 +1,4 @@
-//! Stores the scheduled tasks of an owner: made, changed, listed, paused and removed, within
+//! Stores the scheduled tasks of an owner: creates, changes, lists, pauses and removes them, within
 //! quotas.
 
 use std::fmt;
@@ -27,14 +27,14 @@ const FILE: &str = "tasks.db";
 /// The lock of the process that runs the tasks.
 const RUNNER: &str = "runner.lock";
 
-/// Whose tasks: they see and change no others.
+/// The owner of tasks. An owner only sees and changes its own tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Owner {
-    /// The plugin that makes them.
+    /// The plugin that creates the tasks.
     pub plugin: String,
-    /// The principal whose calls it serves.
+    /// The principal of the calls that create the tasks.
     pub principal: String,
-    /// The real path of the working directory where they are made, and where they run. UTF-8.
+    /// The real path of the working directory where the tasks are created and run. UTF-8.
     pub directory: String,
 }
 
@@ -42,15 +42,15 @@ impl Owner {
     /// The principal of the user who runs this process.
     pub const USER: &'static str = "user";
 
-    /// Returns the principal if it is a caller that a server serves. Returns `None` for the user of
-    /// this machine.
+    /// Returns the principal if it is a caller of a server. Returns `None` for the user of this
+    /// machine.
     pub fn served(&self) -> Option<&str> {
         let is_user = self.principal == Self::USER;
         if is_user { None } else { Some(self.principal.as_str()) }
     }
 }
 
-/// How many tasks there may be, beside [`MAX_TASKS`], and how often they may run.
+/// The limits on the number of tasks, in addition to [`MAX_TASKS`], and on how often they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotas {
     /// Tasks of the plugin, for all principals.
@@ -61,14 +61,14 @@ pub struct Quotas {
     pub interval: u64,
 }
 
-/// A task that was kept.
+/// A task that was stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptTask {
     /// The task.
     pub state: TaskState,
-    /// Whether it replaced one that had its name.
+    /// Whether the task replaced another one with the same name.
     pub has_replaced: bool,
-    /// Finished tasks that gave way to it, since a quota was reached. They are removed.
+    /// Finished tasks that were removed to make room for the new task, because a quota was reached.
     pub gave_way: Vec<Listed>,
 }
 
@@ -77,7 +77,7 @@ pub struct KeptTask {
 pub struct Listed {
     /// A number that no other task ever has.
     pub id: i64,
-    /// Whose it is.
+    /// The owner of the task.
     #[serde(flatten)]
     pub owner: Owner,
     /// The task.
@@ -86,7 +86,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Checks whether it has a time at which it runs.
+    /// Checks whether the task has a next time.
     pub fn is_waiting(&self) -> bool {
         !self.state.paused && self.state.next.is_some()
     }
@@ -95,7 +95,7 @@ impl Listed {
 /// The process that runs the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RunnerProcess {
-    /// Its number. `None`: it takes over at this moment.
+    /// The process ID. `None` while the process takes over.
     pub id: Option<u32>,
 }
 
@@ -125,24 +125,24 @@ impl fmt::Debug for Schedule {
 /// The columns that [`state_of`] reads, after the ID.
 pub(crate) const COLUMNS: &str = "id, owner, principal, directory, name, maker, made, kind, spec, zone, missed, action, next, paused";
 
-/// Which tasks are an owner's.
+/// The SQL condition for the tasks of an owner.
 const OF_OWNER: &str = "owner = ?1 AND principal = ?2 AND directory = ?3";
 
 impl Schedule {
-    /// Makes the schedule in Toolhold's data folder. It opens no file yet.
+    /// Makes the schedule in Toolhold's data folder. Opens no file.
     pub fn in_data(data: &Path) -> Self {
         Self { folder: data.join("schedule"), connection: Mutex::new(None) }
     }
 
-    /// Waits to become the one process of the user that runs the tasks, and is it while the result
-    /// lives. If the process dies, another one takes over.
+    /// Waits to become the only process of the user that runs the tasks. Dropping the result ends
+    /// this role. If the process dies, another one takes over.
     ///
     /// # Errors
     ///
-    /// The folder can't be used.
+    /// Returns an error if the folder can't be used.
     pub fn become_runner(&self) -> Result<File, ScheduleError> {
         let mut lock = self.private()?.lock(RUNNER).map_err(|error| self.unusable(&error))?;
-        // A process that finds the file locked reads the holder's number in it.
+        // A process that finds the file locked reads the process ID of the runner from it.
         let number = std::process::id().to_string();
         lock.set_len(0)
             .and_then(|()| lock.write_all(number.as_bytes()))
@@ -150,12 +150,12 @@ impl Schedule {
         Ok(lock)
     }
 
-    /// Returns the process that runs the tasks at this moment. Returns `None` if no process runs
-    /// them. Creates nothing.
+    /// Returns the process that runs the tasks at this moment, or `None` if there is no such
+    /// process. Creates no file.
     ///
     /// # Errors
     ///
-    /// The folder can't be used.
+    /// Returns an error if the folder can't be used.
     pub fn runner(&self) -> Result<Option<RunnerProcess>, ScheduleError> {
         let file = PrivateFolder::open(&self.folder).and_then(|folder| folder.file(RUNNER));
         let mut file = match file {
@@ -163,7 +163,8 @@ impl Schedule {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.unusable(&error)),
         };
-        // Shared, so that two that look don't take each other for the runner.
+        // The lock is shared, so that two processes that check at the same time don't take each
+        // other for the runner.
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
             Err(TryLockError::Error(error)) => Err(self.unusable(&error)),
@@ -180,7 +181,8 @@ impl Schedule {
 
     /// Checks whether the user has ever had a task.
     pub fn is_there(&self) -> bool {
-        // It isn't opened: closing it would end the locks of this process's connection.
+        // The file isn't opened, because closing it would end the locks of this process's
+        // connection.
         self.folder.join(FILE).exists()
     }
 
@@ -188,18 +190,19 @@ impl Schedule {
     ///
     /// # Errors
     ///
-    /// The folder can't be watched, or the system has no such timer.
+    /// Returns an error if the folder can't be watched, or the system has no such timer.
     pub fn alarm(&self) -> Result<Alarm, ScheduleError> {
         self.private()?;
         Alarm::new(&self.folder).map_err(|error| self.unusable(&error))
     }
 
-    /// Keeps a task. It replaces the owner's task with the same name, whose runs stay. If a quota
-    /// is reached, finished tasks of the plugin and the principal give way.
+    /// Stores a task. Replaces the owner's task with the same name, but not its runs. If a quota is
+    /// reached, finished tasks of the plugin and the principal are removed.
     ///
     /// # Errors
     ///
-    /// Something of it isn't valid, a quota is reached, or the file can't be written.
+    /// Returns an error if the task isn't valid, a quota is reached, or the database can't be
+    /// written.
     pub fn put(
         &self,
         owner: &Owner,
@@ -254,12 +257,13 @@ impl Schedule {
         Ok(kept)
     }
 
-    /// Changes when a task runs, and nothing else: its maker, its action and its bounds stay, and
-    /// it stays paused. Of the order, its name and its times count.
+    /// Changes only the times of a task. Its maker, its action and its bounds don't change, and a
+    /// paused task stays paused. Only the name and the times of the order are used.
     ///
     /// # Errors
     ///
-    /// The owner has no such task, the times aren't valid, or the file can't be written.
+    /// Returns an error if the owner has no such task, the times aren't valid, or the database
+    /// can't be written.
     pub fn change_times(
         &self,
         owner: &Owner,
@@ -299,7 +303,7 @@ impl Schedule {
     ///
     /// # Errors
     ///
-    /// The file can't be written.
+    /// Returns an error if the database can't be written.
     pub fn remove(&self, owner: &Owner, name: &str) -> Result<bool, ScheduleError> {
         let removed = self.run(|connection| {
             let mut statement = connection
@@ -311,12 +315,12 @@ impl Schedule {
         Ok(removed)
     }
 
-    /// Pauses a task, or resumes it. The times of a pause are not made up for. Returns false if the
-    /// owner has no task with this name.
+    /// Pauses or resumes a task. Times during the pause are skipped. Returns false if the owner has
+    /// no task with this name.
     ///
     /// # Errors
     ///
-    /// The file can't be written.
+    /// Returns an error if the database can't be written.
     pub fn pause(
         &self,
         owner: &Owner,
@@ -349,12 +353,12 @@ impl Schedule {
         Ok(changed)
     }
 
-    /// Lets a task run once as soon as possible, in addition to its times. Returns false if the
-    /// owner has no task with this name.
+    /// Requests one additional run of a task as soon as possible. Returns false if the owner has no
+    /// task with this name.
     ///
     /// # Errors
     ///
-    /// The file can't be written.
+    /// Returns an error if the database can't be written.
     pub fn run_soon(&self, owner: &Owner, name: &str) -> Result<bool, ScheduleError> {
         let changed = self.run(|connection| {
             let mut statement = connection.prepare_cached(&format!(
@@ -406,17 +410,18 @@ impl Schedule {
         })
     }
 
-    /// Wakes the runner: the tasks have changed, or one of its runs has ended.
+    /// Wakes the runner, because the tasks have changed or a run has ended.
     pub fn ring(&self) {
-        // The change is kept, and the runner looks from time to time anyway.
+        // An error is harmless: the change is stored, and the runner checks from time to time
+        // anyway.
         let _ = self.private().map(|folder| Alarm::ring(&folder));
     }
 
-    /// Opens the folder, or creates it.
+    /// Opens the folder. Creates it if it doesn't exist.
     fn private(&self) -> Result<PrivateFolder, ScheduleError> {
         let private = PrivateFolder::make(&self.folder).map_err(|error| self.unusable(&error))?;
-        // SQLite opens the file by its path. Nobody else can even enter the folder, so nobody can
-        // exchange it.
+        // SQLite opens the file by its path. No other user can enter the folder, so no other user
+        // can exchange the file.
         private.check_closed().map_err(|error| self.unusable(&error))?;
         Ok(private)
     }
@@ -445,8 +450,8 @@ impl Schedule {
     }
 }
 
-/// Checks a task, and returns its first time. Replaces a duration by the time that it means, and a
-/// missing zone by the machine's.
+/// Checks a task, and returns its first time. Replaces a duration by a time, and a missing zone by
+/// the machine's zone.
 fn check(
     order: &mut TaskOrder,
     quotas: Quotas,
@@ -472,7 +477,7 @@ fn check(
         let shown = neutral_line(cut(&order.missed, MAX_NAME));
         return Err(TaskOrderError::Missed(shown).into());
     }
-    // The process that runs or shows the task may have another zone.
+    // The process that runs or shows the task may have another time zone.
     order.zone = order.zone.take().or_else(machine_zone);
     let zone = order.zone.as_deref();
     let when = When::parse(&order.kind, &order.when, zone, now).map_err(TaskOrderError::from)?;
@@ -499,10 +504,11 @@ fn check_name(name: &str) -> Result<(), TaskOrderError> {
     Ok(())
 }
 
-/// Removes finished tasks of the plugin and the principal until a new one is within the quotas:
-/// those whose last run was denied last, since a person may still allow it; those of its directory
-/// first, and of these the one that ended first. A task that has a time, or a run that hasn't
-/// ended, is never removed.
+/// Removes finished tasks of the plugin and the principal until a new task is within the quotas. A
+/// task with a next time or an unfinished run is never removed.
+///
+/// Tasks whose last run was denied are removed last, because a person may still allow it.
+/// Otherwise, tasks of the same directory are removed first, in the order in which they ended.
 fn make_room(
     connection: &Connection,
     owner: &Owner,
@@ -529,7 +535,7 @@ fn make_room(
             ))?
             .query_row([&owner.plugin, &owner.principal, &owner.directory], listed_of)
             .optional()?
-            // Its caller rolls back, so that nothing is removed for a task that isn't kept.
+            // The caller rolls back, so that no task is removed if the new task isn't stored.
             .ok_or(ScheduleError::Limit(limit))?;
         connection.prepare_cached("DELETE FROM tasks WHERE id = ?1")?.execute([oldest.id])?;
         gave_way.push(oldest);
@@ -574,7 +580,8 @@ fn find(
     Ok(statement.query_row(parameters, listed_of).optional()?)
 }
 
-/// Reads when a task runs. The inner error says that its zone or its expression is no longer known.
+/// Reads the times of a task. Returns the inner error if the stored zone or expression is no longer
+/// valid.
 pub(crate) fn when(
     connection: &Connection,
     id: i64,
@@ -591,7 +598,7 @@ pub(crate) fn moment(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Returns a moment as people read it: in the zone, with its second.
+/// Formats a moment for people, in the time zone and with seconds.
 fn shown(milliseconds: i64, zone: &TimeZone) -> String {
     let moment = moment(milliseconds.div_euclid(1000).saturating_mul(1000));
     moment.display_with_offset(zone.to_offset(moment)).to_string()
@@ -614,7 +621,7 @@ pub(crate) fn listed_of(row: &Row<'_>) -> rusqlite::Result<Listed> {
     let in_zone = find_zone(zone.as_deref()).unwrap_or(TimeZone::UTC);
     let kind = text(row, 7)?;
     let mut when = text(row, 8)?;
-    // It is kept in UTC.
+    // The time is stored in UTC.
     if kind == "once"
         && let Ok(at) = when.parse::<Timestamp>()
     {

@@ -1,4 +1,5 @@
-//! Decides when a task runs: once, every so many seconds, or by a cron expression, in a time zone.
+//! Decides when a task runs: once, at a fixed period in seconds, or by a cron expression in a time
+//! zone.
 
 use jiff::civil::{Date, DateTime};
 use jiff::fmt::temporal::Pieces;
@@ -16,7 +17,7 @@ const MAX_ZONE: usize = 64;
 /// Bytes of a time or a duration.
 const MAX_TIME: usize = 128;
 
-/// Times whose distance is looked at, to find out how often a task runs.
+/// The number of times that are used to find out how often a task runs.
 const LOOKED_AT: usize = 200;
 
 /// The longest period and delay, in seconds: ten years.
@@ -27,11 +28,11 @@ const LONGEST: i64 = 10 * 366 * 24 * 3600;
 pub enum When {
     /// Once.
     Once(Timestamp),
-    /// Again and again.
+    /// The task runs periodically.
     Every {
         /// Seconds between two times.
         seconds: i64,
-        /// The moment from which they are counted.
+        /// The start of the first period.
         since: Timestamp,
     },
     /// By a cron expression.
@@ -41,16 +42,16 @@ pub enum When {
 /// Times up to now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// The latest of them, at most [`MAX_MISSED`], the earliest first.
+    /// The latest of the times, at most [`MAX_MISSED`], in ascending order.
     pub times: Vec<Timestamp>,
-    /// Whether there were more.
+    /// Whether there are more times.
     pub more: bool,
 }
 
 /// A reason why a task has no time to run at, with the form.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WhenError {
-    /// Its bytes.
+    /// The text is too long. The number is its length in bytes.
     #[error("when is {0} bytes; the limit is {limit}", limit = 2 * MAX_TIME)]
     TooLong(usize),
     /// An unknown kind of time.
@@ -71,13 +72,13 @@ pub enum WhenError {
          now such as PT15M or 15m"
     )]
     Time(String),
-    /// A date whose month has fewer days.
+    /// The day doesn't exist in this month.
     #[error("`{0}` isn't a valid time: the month doesn't have this day")]
     Day(String),
     /// A time or a duration beyond the latest possible moment.
     #[error("`{0}` is too far away; the limit is ten years")]
     Beyond(String),
-    /// A moment that is too far away.
+    /// The moment is too far in the future.
     #[error("{0} is too far away; the limit is ten years")]
     TooFar(Timestamp),
     /// A moment that has passed.
@@ -91,11 +92,12 @@ pub enum WhenError {
 }
 
 impl When {
-    /// Reads when a task runs. A duration and a period begin at `now`.
+    /// Parses the times of a task. A duration and a period begin at `now`.
     ///
     /// # Errors
     ///
-    /// The text isn't a time of this kind, has passed or is too far away, or there is no such zone.
+    /// Returns an error if the text isn't a time of this kind, the time has passed or is too far in
+    /// the future, or the time zone doesn't exist.
     pub fn parse(
         kind: &str,
         text: &str,
@@ -126,7 +128,7 @@ impl When {
         match self {
             Self::Once(at) => (*at > after).then_some(*at),
             Self::Every { seconds, since } => {
-                // Times are kept in milliseconds, so they are counted in them.
+                // Times are stored in milliseconds, so the calculation uses milliseconds too.
                 let since = since.as_millisecond();
                 let passed = after.as_millisecond().checked_sub(since)?;
                 let period = seconds.checked_mul(1000)?;
@@ -138,7 +140,7 @@ impl When {
         }
     }
 
-    /// Returns the shortest time between two of its next times, if it has several.
+    /// Returns the shortest distance between the task's next times, if it has several.
     pub fn shortest_period(&self, from: Timestamp) -> Option<SignedDuration> {
         let mut last = self.next(from)?;
         let mut shortest: Option<SignedDuration> = None;
@@ -151,7 +153,7 @@ impl When {
         shortest
     }
 
-    /// Returns the times from `first` on, which is one of them, up to `now`.
+    /// Returns the times from `first` up to `now`. `first` must be one of the times.
     pub fn pending(&self, first: Timestamp, now: Timestamp) -> Pending {
         // The times after a moment don't include the moment itself.
         let before_first = first.as_millisecond().saturating_sub(1);
@@ -160,7 +162,8 @@ impl When {
             return Pending { times, more: false };
         }
 
-        // A binary search finds the earliest moment after which there are no more than the limit.
+        // A binary search finds the earliest moment that isn't followed by more times than the
+        // limit.
         let mut too_early = before_first;
         let mut earliest = now.as_millisecond();
         while earliest - too_early > 1 {
@@ -174,8 +177,8 @@ impl When {
         Pending { times: self.collect(earliest, now), more: true }
     }
 
-    /// Returns the times after `after`, in milliseconds, up to `now`: at most one more than the
-    /// limit.
+    /// Returns the times after `after`, in milliseconds, up to `now`. The list has at most one more
+    /// time than the limit.
     fn collect(&self, after: i64, now: Timestamp) -> Vec<Timestamp> {
         let mut times = Vec::new();
         let Ok(mut last) = Timestamp::from_millisecond(after) else { return times };
@@ -192,11 +195,11 @@ impl When {
     }
 }
 
-/// Returns the zone of a name. `None` stands for the machine's zone.
+/// Returns the time zone with this name. `None` means the machine's zone.
 ///
 /// # Errors
 ///
-/// There is no such zone.
+/// Returns an error if the zone doesn't exist.
 pub fn find_zone(name: Option<&str>) -> Result<TimeZone, WhenError> {
     let Some(name) = name else {
         // A machine that names no zone has UTC.
@@ -210,15 +213,15 @@ pub fn find_zone(name: Option<&str>) -> Result<TimeZone, WhenError> {
     Err(WhenError::Zone(neutral_line(cut(name, MAX_ZONE))))
 }
 
-/// Returns the name of the machine's zone. Returns `None` if the machine names no zone, or the time
-/// zone database has no zone with this name.
+/// Returns the name of the machine's time zone. Returns `None` if the machine has no name for its
+/// zone, or the time zone database doesn't know the name.
 pub(crate) fn machine_zone() -> Option<String> {
     let zone = TimeZone::try_system().ok()?;
     let name = zone.iana_name()?;
     find_zone(Some(name)).is_ok().then(|| name.to_owned())
 }
 
-/// Returns the name of a zone, for people. `None` stands for the machine's zone.
+/// Returns the name of a zone, for people. `None` means the machine's zone.
 pub fn zone_name(name: Option<&str>) -> String {
     match (name, TimeZone::try_system()) {
         (Some(name), _) => name.to_owned(),
@@ -230,8 +233,8 @@ pub fn zone_name(name: Option<&str>) -> String {
     }
 }
 
-/// Describes the effect of a change of the clock on a time without an offset: the time doesn't
-/// exist in its zone, or twice. Returns `None` if the text is one moment, or isn't a time.
+/// Describes how a clock change affects a time without an offset, if the time doesn't exist in its
+/// zone or occurs twice. Returns `None` if the text is a single moment, or isn't a time.
 pub fn clock_change(kind: &str, text: &str, zone: Option<&str>) -> Option<String> {
     let text = text.trim();
     if kind != "once" || text.len() > MAX_TIME || text.parse::<Timestamp>().is_ok() {
@@ -250,7 +253,7 @@ pub fn clock_change(kind: &str, text: &str, zone: Option<&str>) -> Option<String
     Some(format!("{civil} {why} ({}): the task runs at {shown}", zone_name(zone)))
 }
 
-/// Checks whether a text is a date but for its day, such as the 30th of February.
+/// Checks whether a date is valid except for its day, such as the 30th of February.
 fn is_no_day(date: &str) -> bool {
     let (Some(month), Some(day)) = (date.get(..8), date.get(8..)) else { return false };
     let has_month = format!("{month}01").parse::<Date>().is_ok();
@@ -258,18 +261,19 @@ fn is_no_day(date: &str) -> bool {
     has_month && may_be_day && date.parse::<Date>().is_err()
 }
 
-/// Checks whether the offset of a time, if it has one, is less than a day, as ISO 8601 has it.
+/// Checks whether the offset of a time is less than a day, as in ISO 8601. A time without an offset
+/// passes.
 fn has_possible_offset(text: &str) -> bool {
     let offset = Pieces::parse(text).ok().and_then(|pieces| pieces.to_numeric_offset());
     offset.is_none_or(|offset| offset.seconds().abs() < 24 * 60 * 60)
 }
 
-/// Reads a moment: a time, or a duration from now.
+/// Parses a moment, which is a time or a duration from now.
 fn moment(text: &str, zone: Option<&str>, now: Timestamp) -> Result<Timestamp, WhenError> {
     let text = text.trim();
     let zone = find_zone(zone)?;
     let exact = exact_moment(text, &zone, now)?;
-    // Times are kept in milliseconds. A part of one would be another moment after it was kept.
+    // Times are stored in milliseconds. With a smaller fraction, the stored moment would differ.
     let at = Timestamp::from_millisecond(exact.as_millisecond()).unwrap_or(exact);
     if at <= now {
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
@@ -295,7 +299,7 @@ fn exact_moment(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp
     if let Ok(later) = now.checked_add(span) {
         return Ok(later);
     }
-    // Days and longer are those of the calendar.
+    // Days and larger units follow the calendar.
     if let Ok(civil) = zone.to_datetime(now).checked_add(span)
         && let Some(later) = to_timestamp(civil, zone)
     {

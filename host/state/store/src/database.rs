@@ -13,13 +13,13 @@ use toolhold_data_dir::PrivateFolder;
 use crate::Stop;
 use crate::error::StoreError;
 
-/// The version of the tables of a new form. Each upgrade raises it.
+/// The version of the tables of a new form. Each upgrade increases it by one.
 const FIRST_VERSION: i32 = 1;
 
 /// How long an operation waits for another process that writes, at most.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// The wait before a step that SQLite itself doesn't wait for is tried again.
+/// The pause before a step is retried that SQLite itself doesn't retry.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Instructions of SQLite's machine between two looks at the deadline.
@@ -31,29 +31,29 @@ const PAGE: u64 = 4096;
 /// The form of a database.
 #[derive(Clone, Copy, Debug)]
 pub struct DatabaseForm {
-    /// Marks the file as one of this kind, in its header.
+    /// The number in the file's header that identifies the kind of the file.
     pub application: i32,
     /// Statements that create the tables and set `application_id` and the `user_version` 1.
     pub tables: &'static str,
-    /// Statements that make the tables of version 2 of those of version 1, and so on. A new file
-    /// runs them too.
+    /// Statements that upgrade the tables from version 1 to version 2, and so on. A new file runs
+    /// them too.
     pub upgrades: &'static [&'static str],
     /// Most bytes of a row.
     pub longest: usize,
     /// Most bytes of the file.
     pub bytes: u64,
-    /// Whether the content can be made again, so that a write need not wait for the disk. The file
-    /// is whole after a power failure, but the last writes may be missing.
+    /// Whether the content can be created again, so that a write needn't wait for the disk. After a
+    /// power failure, the file is intact, but the last writes may be missing.
     pub is_derived: bool,
 }
 
 impl DatabaseForm {
-    /// Opens a file, or creates it. It has to be in a folder of Toolhold's own, which nobody else
-    /// can enter.
+    /// Opens a file. Creates it if it doesn't exist. The file must be in one of Toolhold's own
+    /// folders, which no other user can enter.
     ///
     /// # Errors
     ///
-    /// The file isn't one of this form, or SQLite's own.
+    /// Returns an error if the file doesn't have this form, or SQLite fails.
     pub fn open(&self, path: &Path) -> Result<Connection, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
@@ -77,7 +77,7 @@ impl DatabaseForm {
     }
 }
 
-/// A database of one plugin. Its file is opened, or created, by the first operation.
+/// A database of one plugin. The first operation opens or creates its file.
 #[derive(Debug)]
 pub struct Database {
     folder: PathBuf,
@@ -87,7 +87,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Returns the database `name` in a folder of Toolhold's own. `name`: a plugin's name,
+    /// Returns the database `name` in one of Toolhold's own folders. `name`: a plugin's name,
     /// `[a-z0-9-]`.
     pub fn named(folder: impl Into<PathBuf>, name: impl Into<String>, form: DatabaseForm) -> Self {
         Self { folder: folder.into(), name: name.into(), form, connection: Mutex::new(None) }
@@ -130,21 +130,21 @@ impl Database {
         }
         let private =
             PrivateFolder::make(&self.folder).map_err(|error| self.folder_error(&error))?;
-        // SQLite opens the file by its path. Nobody else can even enter the folder, so nobody can
-        // exchange it. The file is not opened here: closing it would end the locks of other
-        // connections of this process.
+        // SQLite opens the file by its path. No other user can enter the folder, so no other user
+        // can exchange the file. The file is not opened here, because closing it would end the
+        // locks of other connections of this process.
         private.check_closed().map_err(|error| self.folder_error(&error))?;
         self.form.open(path)
     }
 
-    /// Returns the error for a fault of the folder, which is no fault of the file.
+    /// Returns the error for a fault of the folder, not of the file.
     fn folder_error(&self, error: &io::Error) -> StoreError {
         StoreError::unavailable(&self.folder, error.to_string())
     }
 }
 
-/// Switches the file to a write-ahead log. SQLite fails at once if several processes do this to a
-/// new file, so the switch is tried again until it succeeds.
+/// Enables the write-ahead log of the file. SQLite fails immediately if several processes do this
+/// to a new file, so this is retried until it succeeds.
 fn keep_log(connection: &Connection) -> Result<(), rusqlite::Error> {
     let deadline = Instant::now() + BUSY;
     loop {
@@ -160,7 +160,7 @@ fn keep_log(connection: &Connection) -> Result<(), rusqlite::Error> {
     }
 }
 
-/// Creates the tables of a new file, and checks and upgrades those of an old one.
+/// Creates the tables of a new file, or checks and upgrades those of an old file.
 fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<(), StoreError> {
     step(connection, (0, 0), form.tables)?;
     let mut newest = FIRST_VERSION;
@@ -185,8 +185,8 @@ fn prepare(connection: &Connection, path: &Path, form: &DatabaseForm) -> Result<
     }
 }
 
-/// Runs statements on a file in the state `before`, and does nothing in another state. If several
-/// processes call this at once, only the first one runs the statements.
+/// Runs statements on a file in the state `before`. Does nothing in another state. If several
+/// processes call this at the same time, only the first one runs the statements.
 fn step(
     connection: &Connection,
     before: (i32, i32),
@@ -195,7 +195,7 @@ fn step(
     if state(connection)? != before {
         return Ok(());
     }
-    // A table that is exchanged would take along the rows that refer to it.
+    // With foreign keys, replacing a table would delete the rows that refer to it.
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let result = match state(connection) {
@@ -208,7 +208,7 @@ fn step(
     result
 }
 
-/// Reads which program's file it is, and the version of its tables.
+/// Reads the application number of the file, and the version of its tables.
 fn state(connection: &Connection) -> Result<(i32, i32), rusqlite::Error> {
     let application = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;

@@ -17,10 +17,10 @@ pub enum StoreError {
     /// The operation reached its deadline, or was cancelled.
     #[error("the call ended before it was done")]
     Stopped,
-    /// Another process writes to it all the time.
+    /// Another process constantly writes to the file.
     #[error("other processes write to the store; repeat the call")]
     Busy,
-    /// The file, or the folder that it is in, can't be used.
+    /// The file or its folder can't be used.
     #[error("{} can't be used: {reason}", path.display())]
     Unavailable {
         /// The file or the folder.
@@ -28,14 +28,14 @@ pub enum StoreError {
         /// Why, and what to do.
         reason: String,
     },
-    /// SQLite's own error, on its way to one of the others.
+    /// An error of SQLite, before it is converted to another variant.
     #[doc(hidden)]
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
 }
 
 impl StoreError {
-    /// `reason`: why, and what to do.
+    /// Makes the error for an unusable file. `reason`: the reason and the remedy.
     pub(crate) fn unavailable(path: &Path, reason: impl Into<String>) -> Self {
         Self::Unavailable { path: path.to_owned(), reason: reason.into() }
     }

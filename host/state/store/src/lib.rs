@@ -1,10 +1,10 @@
-//! The store of a plugin: keys and values that it keeps between its calls, within a quota.
+//! The store of a plugin: keys and values that persist between its calls, within a quota.
 //!
-//! A plugin has one file, an SQLite database in Toolhold's own data folder. All statements are
-//! constants of this crate; data of a guest is only ever bound as a parameter. Several processes
-//! may use a store at once.
+//! Each plugin has one file, an SQLite database in Toolhold's own data folder. All SQL statements
+//! are constants of this crate. A guest's data is only bound as a parameter. Several processes may
+//! use a store at the same time.
 //!
-//! [`index`] keeps documents, and searches in them.
+//! [`index`] stores and searches documents.
 
 mod database;
 mod error;
@@ -23,11 +23,11 @@ pub use error::StoreError;
 pub const MAX_KEY: usize = 512;
 /// Most bytes of a value.
 pub const MAX_VALUE: usize = 1 << 20;
-/// Most expectations and changes of one write together.
+/// The most expectations and changes of one write together.
 pub const MAX_CHANGES: usize = 1000;
 /// Most entries of a page.
 pub const MAX_ENTRIES: usize = 1000;
-/// Most bytes of the keys and values of a page. One entry always fits.
+/// The most bytes of the keys and values of a page. A single entry always fits.
 pub const MAX_PAGE: usize = 4 << 20;
 
 /// Limits of a plugin's entries.
@@ -69,7 +69,7 @@ pub struct Entry {
 pub struct Page {
     /// The entries, sorted by the bytes of their keys.
     pub entries: Vec<Entry>,
-    /// Where the next page begins. `None`: this is the last one.
+    /// The start of the next page. `None` if this is the last page.
     pub cursor: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub struct Page {
 pub struct KeyValue<'a> {
     /// The key.
     pub key: &'a str,
-    /// The value that the key has to have, or gets. `None`: it has to be missing, or is deleted.
+    /// The expected or new value of the key. `None` if the key must be missing, or is deleted.
     pub value: Option<&'a [u8]>,
 }
 
@@ -92,8 +92,7 @@ const TABLES: &str = "
     PRAGMA application_id = 0x62657253;
     PRAGMA user_version = 1;";
 
-/// The store of one plugin. Its file is opened, or created, by the first operation. All operations
-/// block.
+/// The store of one plugin. The first operation opens or creates its file. All operations block.
 #[derive(Debug)]
 pub struct Store {
     database: Database,
@@ -101,7 +100,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Returns the store `name` in a folder of Toolhold's own. `name`: a plugin's name,
+    /// Returns the store `name` in one of Toolhold's own folders. `name`: a plugin's name,
     /// `[a-z0-9-]`.
     pub fn named(folder: impl Into<PathBuf>, name: impl Into<String>, quota: Quota) -> Self {
         let form = DatabaseForm {
@@ -110,7 +109,7 @@ impl Store {
             upgrades: &[],
             // The row of an entry has its key and its value.
             longest: MAX_KEY + MAX_VALUE + 64,
-            // Entries take at most twice their size, and some pages for the index.
+            // Entries need at most twice their size, and some pages for the index.
             bytes: quota.bytes.saturating_mul(2).saturating_add(quota.keys.saturating_mul(1024)),
             is_derived: false,
         };
@@ -122,11 +121,12 @@ impl Store {
         self.database.path()
     }
 
-    /// Returns the value of a key. Returns `None` if there is none.
+    /// Returns the value of a key. Returns `None` if the key is missing.
     ///
     /// # Errors
     ///
-    /// An invalid key, a store that can't be read, or the stop.
+    /// Returns an error if the key isn't valid, the store can't be read, or the operation is
+    /// stopped.
     pub fn get(&self, key: &str, stop: &Stop) -> Result<Option<Vec<u8>>, StoreError> {
         check_key(key)?;
         self.database.run(stop, |connection| {
@@ -137,12 +137,14 @@ impl Store {
         })
     }
 
-    /// Returns the entries whose keys begin with `prefix`: at most `limit` of them, and at most
-    /// [`MAX_ENTRIES`] and [`MAX_PAGE`]. `cursor`: where to go on, from the page before.
+    /// Returns the entries whose keys begin with `prefix`. A page has at most `limit` entries, and
+    /// at most [`MAX_ENTRIES`] and [`MAX_PAGE`]. `cursor`: the start of this page, from the
+    /// previous page.
     ///
     /// # Errors
     ///
-    /// A prefix or cursor that is too long, a store that can't be read, or the stop.
+    /// Returns an error if the prefix or cursor is too long, the store can't be read, or the
+    /// operation is stopped.
     pub fn list(
         &self,
         prefix: &str,
@@ -157,7 +159,8 @@ impl Store {
         }
         let limit = limit.clamp(1, MAX_ENTRIES);
         self.database.run(stop, |connection| {
-            // One bound leads into the index. With two, each page would read all keys before it.
+            // SQLite uses the index for a single lower bound. With two bounds, each page would read
+            // all keys before it.
             let mut statement = connection.prepare_cached(
                 "SELECT key, value FROM entries
                  WHERE key >= max(?1, ?2) AND +key > ?2 ORDER BY key",
@@ -184,13 +187,13 @@ impl Store {
         })
     }
 
-    /// Makes all `changes` at once if each key of `expected` has its value. Otherwise changes
-    /// nothing and returns false. Once this returns, the changes are on disk.
+    /// Makes all `changes` at once if each key of `expected` has its value. Otherwise, changes
+    /// nothing and returns false. When this function returns, the changes are on disk.
     ///
     /// # Errors
     ///
-    /// Invalid keys or values, the quota, a store that can't be written, or the stop. Nothing has
-    /// changed then.
+    /// Returns an error if keys or values aren't valid, the quota is reached, the store can't be
+    /// written, or the operation is stopped. Nothing is then changed.
     pub fn write(
         &self,
         expected: &[KeyValue<'_>],
@@ -224,11 +227,12 @@ impl Store {
         })
     }
 
-    /// Returns the size of the plugin's store: bytes of keys and values, and keys.
+    /// Returns the size of the plugin's store: the number of keys, and the bytes of keys and
+    /// values.
     ///
     /// # Errors
     ///
-    /// A store that can't be read, or the stop.
+    /// Returns an error if the store can't be read, or the operation is stopped.
     pub fn used(&self, stop: &Stop) -> Result<Quota, StoreError> {
         self.database.run(stop, |connection| totals(connection))
     }
@@ -324,8 +328,8 @@ fn entry_size(key: &str, value: usize) -> u64 {
     u64::try_from(key.len() + value).unwrap_or(u64::MAX)
 }
 
-/// Checks whether a quota refuses a change. A store or an index over a quota that was lowered may
-/// still shrink.
+/// Checks whether a quota refuses a change. If a quota was lowered, a store or an index above the
+/// quota may still shrink.
 fn exceeds(now: u64, before: u64, most: u64) -> bool {
     now > most && now > before
 }

@@ -1,7 +1,7 @@
-//! Gives the owner of a file missing permissions for the time of an undo, and takes them back.
+//! Gives the owner of a file missing permissions during an undo, and removes them afterwards.
 //!
-//! A command may have taken them: `chmod 000`, `chmod -R a-w`. The owner has them for as long as an
-//! undo needs them. Then they are as they were.
+//! A command may have removed these permissions with `chmod 000` or `chmod -R a-w`. The owner has
+//! them while an undo needs them. Afterwards, the permissions are the same as before.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -20,7 +20,7 @@ use super::saved_path;
 const DIRECTORY: u32 = 0o700;
 const FILE: u32 = 0o600;
 
-/// The permissions that are given. They are taken back when this is dropped.
+/// Temporary permissions. Dropping this value removes them.
 #[derive(Debug, Default)]
 pub(crate) struct Access {
     given: RefCell<Vec<(OwnedFd, Given)>>,
@@ -57,30 +57,31 @@ impl Access {
         Self { notes: Some(notes), given: RefCell::default() }
     }
 
-    /// Gives the owner the permissions that are needed for a directory.
+    /// Gives the owner the permissions that an undo needs for a directory.
     ///
     /// # Errors
     ///
-    /// [`Errno::ACCESS`] if the owner has it already, or if another user owns it.
+    /// [`Errno::ACCESS`] if the owner already has the permissions, or another user owns the
+    /// directory.
     pub(crate) fn give_directory(&self, handle: BorrowedFd<'_>) -> Result<(), Errno> {
         self.give(handle, DIRECTORY)
     }
 
-    /// Gives the owner the permissions that are needed for a file.
+    /// Gives the owner the permissions that an undo needs for a file.
     ///
     /// # Errors
     ///
-    /// The errors of [`give_directory`](Self::give_directory).
+    /// Returns the errors of [`give_directory`](Self::give_directory).
     pub(crate) fn give_file(&self, handle: BorrowedFd<'_>) -> Result<(), Errno> {
         self.give(handle, FILE)
     }
 
-    /// Notes that the permissions of an object are set for good, so that they aren't taken back.
+    /// Records that the permissions of an object are final, so that they aren't removed.
     pub(crate) fn keep(&self, device: u64, inode: u64) {
         self.given.borrow_mut().retain(|(_, given)| (given.device, given.inode) != (device, inode));
     }
 
-    /// Returns the permissions of an object, without those that it has for a time.
+    /// Returns the permissions of an object, without temporary ones.
     pub(crate) fn own_mode(&self, stat: &Stat) -> u32 {
         let mode = stat.st_mode & 0o7777;
         for (_, given) in self.given.borrow().iter() {
@@ -91,7 +92,7 @@ impl Access {
         mode
     }
 
-    /// Gives the owner these permissions, and notes them.
+    /// Gives the owner these permissions, and records them.
     fn give(&self, handle: BorrowedFd<'_>, bits: u32) -> Result<(), Errno> {
         let stat = rustix::fs::statat(handle, "", AtFlags::EMPTY_PATH)?;
         let before = stat.st_mode & 0o7777;
@@ -105,7 +106,7 @@ impl Access {
         if let Some(mut notes) = self.notes.as_ref() {
             let mut line = serde_json::to_vec(&given).unwrap_or_default();
             line.push(b'\n');
-            // A full disk has no room for it.
+            // Writing the note may fail if the disk is full. The undo continues without it.
             let _ = notes.write_all(&line);
         }
         set(handle, now)?;

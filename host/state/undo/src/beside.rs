@@ -1,6 +1,8 @@
-//! Notices that calls that run at the same time change what another one moves, or one file by two
-//! names. The paths of a journal depend on the moves of its own call alone, and the state of a file
-//! is saved for the name that the call used. So no undo can bring back such changes.
+//! Detects conflicting changes of concurrent calls: a call changes a path that another call moves,
+//! or two calls change one file by different names.
+//!
+//! The paths of a journal depend only on the moves of its own call, and the state of a file is
+//! saved for the name that the call used. So no undo could restore such changes.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -8,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::state::Identity;
 
-/// The calls of this process that run, by their ids.
+/// The running calls of this process, by their ids.
 #[derive(Debug, Default)]
 pub(crate) struct RunningCalls(Mutex<HashMap<String, Changes>>);
 
@@ -16,7 +18,7 @@ pub(crate) struct RunningCalls(Mutex<HashMap<String, Changes>>);
 #[derive(Debug, Default)]
 struct Changes {
     paths: HashSet<PathBuf>,
-    /// Files, and the names by which they were changed first.
+    /// The changed files, with the names by which they were first changed.
     files: HashMap<Identity, PathBuf>,
     /// From where, and to where.
     moves: Vec<[PathBuf; 2]>,
@@ -27,8 +29,8 @@ impl RunningCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a call changes a path, and the file there. Returns whether another one has moved
-    /// something there, or has changed the file by another name.
+    /// Records that a call changes a path, and the file at this path. Returns `true` if another
+    /// call has moved an object at the path, or has changed the file by another name.
     pub(crate) fn change(&self, call: &str, path: &Path, file: Option<Identity>) -> bool {
         let mut calls = self.calls();
         let mut others = calls.iter().filter(|(other, _)| *other != call);
@@ -50,7 +52,7 @@ impl RunningCalls {
         is_shared
     }
 
-    /// Notes that a call moves something. Returns whether another one has changed something there.
+    /// Records that a call moves an object. Returns `true` if another call has changed either path.
     pub(crate) fn rename(&self, call: &str, from: &Path, to: &Path) -> bool {
         let mut calls = self.calls();
         let mut others = calls.iter().filter(|(other, _)| *other != call);
@@ -70,7 +72,7 @@ impl RunningCalls {
     }
 }
 
-/// Checks whether a path is one of the two ends of a move, or below one.
+/// Checks whether a path is one of the two paths of a move, or below one.
 fn is_below(path: &Path, from: &Path, to: &Path) -> bool {
     path.starts_with(from) || path.starts_with(to)
 }

@@ -1,11 +1,11 @@
-//! Decides which changes need no saving, since they are in caches that tools make again by
-//! themselves. They are large, so a file that a call has made in one isn't saved before another
-//! call changes or removes it.
+//! Decides which changes need no saving, because they are in caches that tools create again by
+//! themselves. Caches are large. So if a call made a file in a cache, the file isn't saved before
+//! another call changes or removes it.
 //!
-//! All of this has to be true: the folder has the name and the mark of a cache, it is older than
-//! the session, and git ignores it. A file that no call has made in it is saved as any other. The
-//! files that calls have made are known by their identity, not by their path: a file that was moved
-//! or linked into a cache isn't one of them.
+//! Three conditions must be true: the folder has the name and the mark of a cache, the folder is
+//! older than the session, and git ignores it. Files in a cache that no call has made are saved
+//! like all other files. Files that calls have made are recognised by their identity, not by their
+//! path. So a file that was moved or linked into a cache isn't one of them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Read as _, Write as _};
@@ -23,15 +23,15 @@ use super::folder::{Folder, TICK, UndoEntry};
 use super::rules::Rule;
 use super::state::Identity;
 
-/// Names of folders that are caches if they have a valid `CACHEDIR.TAG`.
+/// Names of folders that are caches if they contain a valid `CACHEDIR.TAG`.
 const CACHES: [&str; 6] = ["target", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox"];
 
-/// The mark of a cache, and its beginning, by its specification.
+/// The file that marks a cache, and the start of its content in the specification.
 const TAG: &str = "CACHEDIR.TAG";
 const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
-/// Bytes of the list of files that calls have made in one cache. A longer list starts again. Files
-/// that aren't in the list are saved.
+/// The most bytes of the list of files that calls have made in one cache. A longer list starts
+/// again from empty. Files that aren't in the list are saved.
 const MAX_LIST: u64 = 8 << 20;
 
 /// Bytes of a file with patterns of git.
@@ -40,7 +40,7 @@ const MAX_PATTERNS: u64 = 1 << 20;
 /// The beginning of the line for a folder that was moved into the cache.
 const MOVED_IN: &str = "moved in: ";
 
-/// The folder with these lists, in that of all saved calls.
+/// The folder with these lists, inside the folder of all saved calls.
 const LISTS: &str = "caches";
 
 /// The caches that the commands of a call change.
@@ -53,9 +53,9 @@ pub(crate) struct Caches {
 
 /// The names whose state has to be saved for a rename.
 pub(crate) enum Rename {
-    /// No name: both are in a cache, and calls made everything there.
+    /// No name is saved: both names are in a cache, and calls made everything there.
     Skipped,
-    /// The name that is replaced: calls made the file, so its old name isn't needed again.
+    /// Only the replaced name is saved: calls made the file, so its old name isn't needed.
     Replaces,
     /// Both names.
     Moves,
@@ -63,9 +63,9 @@ pub(crate) enum Rename {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// When the session began: the time of its first call that is saved.
+    /// The start of the session: the time of its first saved call.
     since: Option<u64>,
-    /// The caches, by their paths. `None`: the folder isn't a cache. A folder is looked at before
+    /// The caches, by their paths. `None` if the folder isn't a cache. A folder is checked before
     /// anything changes in it.
     folders: HashMap<PathBuf, Option<Cache>>,
     /// Paths in caches that this call has made.
@@ -77,9 +77,9 @@ struct Seen {
 #[derive(Debug)]
 struct Cache {
     identity: Identity,
-    /// The files that calls have made in it.
+    /// The files that calls have made in the cache.
     made: HashSet<Identity>,
-    /// Whether the list has to be written again.
+    /// Whether the list must be rewritten.
     is_cut: bool,
 }
 
@@ -92,12 +92,13 @@ impl Caches {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks whether a change needs no saving: it is in a cache, and changes something that a call
-    /// has made there.
+    /// Checks whether a change needs no saving, because it is in a cache and changes an object that
+    /// a call has made there.
     pub(crate) fn skip(&self, changed: &ChangedPath<'_>) -> bool {
         let mut seen = self.seen();
         let Some(cache) = self.cache_of(&mut seen, changed.path) else { return false };
-        // A folder that was moved into a cache isn't a part of it, nor are the files made there.
+        // A folder that was moved into a cache isn't part of the cache, and neither are the files
+        // in it.
         if changed.path.ancestors().any(|above| seen.saved.contains(above)) {
             return false;
         }
@@ -110,8 +111,8 @@ impl Caches {
         is_made
     }
 
-    /// Checks whether calls made the object of a path in a cache. A missing object may be made
-    /// there, unless the folder was moved in.
+    /// Checks whether calls made the object of a path in a cache. A missing object may be created
+    /// there, unless its folder was moved in.
     fn is_made(&self, seen: &Seen, cache: &Path, changed: &ChangedPath<'_>) -> bool {
         if Rule::Caches.is_off() {
             return true;
@@ -133,7 +134,7 @@ impl Caches {
         file.is_some_and(|file| seen.has_made(cache, &file))
     }
 
-    /// Decides which names have to be saved for a rename.
+    /// Decides which names must be saved for a rename.
     pub(crate) fn rename(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) -> Rename {
         let mut seen = self.seen();
         let [from_cache, to_cache] = [from, to].map(|end| self.cache_of(&mut seen, end.path));
@@ -155,7 +156,7 @@ impl Caches {
             return Rename::Skipped;
         }
 
-        // A folder that is moved into a cache, or out of one, isn't a part of it any more.
+        // A folder that is moved into a cache or out of a cache is no longer part of it.
         for path in [&from_cache, &to_cache].into_iter().flatten() {
             if let Some(Some(cache)) = seen.folders.get_mut(path) {
                 cache.forget(from);
@@ -176,8 +177,8 @@ impl Caches {
         if is_of_cache && file_identity(from).is_some() { Rename::Replaces } else { Rename::Moves }
     }
 
-    /// Something is about to get a further name. If one of the two names is outside of the cache,
-    /// the file isn't the cache's alone, and neither is the new name.
+    /// Updates the lists before an object gets a further name. If one of the two names is outside
+    /// of the cache, the file doesn't belong only to the cache, and neither does the new name.
     pub(crate) fn link(&self, from: &ChangedPath<'_>, to: &ChangedPath<'_>) {
         let mut seen = self.seen();
         let [one, other] = [from, to].map(|it| self.cache_of(&mut seen, it.path));
@@ -222,7 +223,7 @@ impl Caches {
         Some(Cache { identity, made, is_cut: false })
     }
 
-    /// Adds what this call has made to the lists.
+    /// Adds the files that this call has made to the lists.
     fn keep(&self) -> io::Result<()> {
         let seen = self.seen();
         let caches: Vec<_> =
@@ -244,7 +245,7 @@ impl Caches {
             let identities = below(&seen.made, folder).filter_map(|path| {
                 let handle =
                     DirEntryRef::find(&access, path).and_then(|place| place.handle()).ok()?;
-                // A new name for an older file doesn't make the file one of the cache.
+                // A new name for an older file doesn't make the file part of the cache.
                 Identity::at(&handle).filter(|it| it.born() >= self.about.at)
             });
             let new: String = identities
@@ -273,7 +274,7 @@ impl Seen {
         matches!(self.folders.get(cache), Some(Some(cache)) if cache.made.contains(identity))
     }
 
-    /// Checks whether calls made the file of a path in a cache. Without a cache, they didn't.
+    /// Checks whether calls made the file of a path in a cache. Returns `false` without a cache.
     fn has_made_file(&self, cache: Option<&Path>, changed: &ChangedPath<'_>) -> bool {
         let Some(cache) = cache else { return false };
         let Some(file) = file_identity(changed) else { return false };
@@ -300,8 +301,8 @@ fn below<'a>(paths: &'a BTreeSet<PathBuf>, path: &'a Path) -> impl Iterator<Item
 }
 
 impl Cache {
-    /// Forgets a file that leaves the cache or comes in. The content of a moved folder is unknown,
-    /// so all files are forgotten then.
+    /// Removes a file from the lists if it leaves or enters the cache. The content of a moved
+    /// folder is unknown, so all files are then removed.
     fn forget(&mut self, moved: &ChangedPath<'_>) {
         let is_forgotten = match file_identity(moved) {
             Some(file) => self.made.remove(&file),
@@ -313,7 +314,7 @@ impl Cache {
     }
 }
 
-/// Identifies the object, unless it is a folder.
+/// Returns the identity of the object, unless the object is a folder.
 pub(crate) fn file_identity(changed: &ChangedPath<'_>) -> Option<Identity> {
     let (identity, is_folder) = object_identity(changed)?;
     if is_folder { None } else { Some(identity) }
@@ -324,7 +325,7 @@ fn folder_identity(changed: &ChangedPath<'_>) -> Option<Identity> {
     if is_folder { Some(identity) } else { None }
 }
 
-/// Identifies the object, and says whether it is a folder.
+/// Returns the identity of the object, and whether the object is a folder.
 fn object_identity(changed: &ChangedPath<'_>) -> Option<(Identity, bool)> {
     let object = changed.object?;
     let stat = rustix::fs::statat(object, "", AtFlags::EMPTY_PATH).ok()?;
@@ -346,8 +347,8 @@ fn listed(store: &Folder, cache: &Identity) -> io::Result<Listed> {
     Ok((made.iter().filter_map(|line| line.parse().ok()).collect(), moved_in.collect()))
 }
 
-/// Checks whether a call has made a file in a cache. Such a file isn't saved, so anything may take
-/// its place.
+/// Checks whether a call has made a file in a cache. Such a file isn't saved, so any object may
+/// replace it.
 pub(crate) fn is_made_in_cache(
     store: &Folder,
     access: &Access,
@@ -403,7 +404,7 @@ fn read_patterns(path: &Path) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Folders of which it is known whether they have the name and the mark of a cache.
+/// The checked folders, and whether each has the name and the mark of a cache.
 #[derive(Debug, Default)]
 pub(crate) struct KnownCaches(HashMap<PathBuf, bool>);
 

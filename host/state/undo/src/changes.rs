@@ -1,4 +1,4 @@
-//! The changes of an undo, and the paths that it leaves.
+//! The changes of an undo, and the paths that the undo doesn't restore.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ pub struct UndoChange {
     pub path: PathBuf,
     /// The kind of change.
     pub what: ChangeKind,
-    /// For small texts: the content of the file now, and afterwards.
+    /// The current and the restored content of the file, for small texts.
     pub texts: Option<(String, String)>,
 }
 
@@ -26,14 +26,15 @@ pub enum ChangeKind {
     Restored,
     /// A later change stays. The call's change goes.
     Merged,
-    /// Only its permissions or times change.
+    /// Only the permissions or times change.
     Permissions,
-    /// The object gets this path again.
+    /// The object moves back to this path.
     MovedBack(PathBuf),
 }
 
 impl ChangeKind {
-    /// Returns the change in words. After those of [`MovedBack`](Self::MovedBack) comes the path.
+    /// Describes the change in words. The path follows the words for
+    /// [`MovedBack`](Self::MovedBack).
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Removed => "removed",
@@ -51,13 +52,13 @@ impl ChangeKind {
 pub struct UndoConflict {
     /// The path.
     pub path: PathBuf,
-    /// Why it can't be restored.
+    /// The reason why the path can't be restored.
     pub why: String,
-    /// How to restore it nevertheless.
+    /// The remedy with which the path can still be restored.
     pub fix: String,
-    /// For small texts: the content of the file now, and before the call.
+    /// The content of the file now and before the call, for small texts.
     pub texts: Option<(String, String)>,
-    /// Whether no other undo can restore it either.
+    /// Whether no later undo can restore the path either.
     pub(crate) is_lost: bool,
 }
 
@@ -92,7 +93,7 @@ impl UndoConflict {
         }
     }
 
-    /// Returns the conflict for a path that was moved together with something that is left.
+    /// Returns the conflict for a path that was moved together with an object that isn't restored.
     pub(crate) fn stuck(path: &Path) -> Self {
         let why = "a file that was moved with it isn't restored";
         Self::later(path, why, "undo the call again when that file is restored")

@@ -1,4 +1,4 @@
-//! Saves the changes of a call's commands, which have rules of their own for what is saved.
+//! Saves the changes of a call's commands. Separate rules decide which changes are saved.
 
 use std::io;
 use std::path::Path;
@@ -16,10 +16,10 @@ pub type Scope = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
 pub struct CommandJournal {
     journal: Arc<Journal>,
     rules: SaveRules,
-    /// `None`: all paths are saved.
+    /// The scope of saved paths. `None` if all paths are saved.
     scope: Option<Scope>,
     caches: Caches,
-    /// Whether the call may run only because it can be undone.
+    /// Whether the call may run only because undo can restore its changes.
     relies: bool,
 }
 
@@ -35,8 +35,8 @@ impl CommandJournal {
         Self { journal, rules, scope, caches, relies }
     }
 
-    /// Refuses the change of a path that the operator's `scope` leaves out, if the call may run
-    /// only because it can be undone. Otherwise the change is made and isn't saved.
+    /// Handles the change of a path outside the operator's `scope`. Refuses the change if the call
+    /// may run only because undo can restore it. Otherwise, the change is made and isn't saved.
     fn leave_out(&self, path: &Path) -> io::Result<()> {
         if self.relies {
             self.journal.lose(path, "`transaction_scope` excludes it", self.rules)

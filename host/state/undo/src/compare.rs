@@ -1,5 +1,5 @@
-//! Compares the state that a call left at each path with the current state, and so decides what an
-//! undo does with the path.
+//! Compares the state of each path after a call with the current state, and decides how an undo
+//! treats the path.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,11 +22,11 @@ use super::tasks::{Action, Task};
 /// Bytes of a text that is shown.
 const SHOWN: u64 = 1 << 20;
 
-/// Calls that are looked at for the reason why a path isn't as a call left it.
+/// The most calls that are checked for the reason why a path differs from its state after a call.
 const MAX_UNDONE: usize = 50;
 
-/// Checks whether a move may have put another object at a path, or needs the path to be undone: a
-/// call may make a directory, move something into it, and remove it.
+/// Checks whether a move may have put another object at a path, or must be undone before the path.
+/// For example, a call may create a directory, move an object into it, and remove it.
 fn may_affect(made: &Move, path: &Path) -> bool {
     [&made.from, &made.to].iter().any(|end| path.starts_with(end) || end.starts_with(path))
 }
@@ -36,35 +36,35 @@ fn touches(made: &Move, path: &Path) -> bool {
     path.starts_with(&made.from) || path.starts_with(&made.to)
 }
 
-/// A comparison of the states that the call left with the current states.
+/// A comparison of the states after the call with the current states.
 pub(crate) struct Compared<'a> {
     pub(crate) access: &'a Access,
     pub(crate) all: &'a Folder,
     pub(crate) read: &'a SavedCall,
     pub(crate) moves: &'a [Move],
-    /// Paths after the call about which something is left to do.
+    /// The paths after the call that still need work.
     pub(crate) open: &'a HashSet<PathBuf>,
     pub(crate) earlier: EarlierUndo<'a>,
     pub(crate) only: Option<&'a Path>,
     /// The moves that are undone already.
     pub(crate) back: &'a [&'a Move],
     pub(crate) later: LaterSaves<'a>,
-    /// The calls that are undone, once they are needed.
+    /// The calls that are undone. Read at the first use.
     pub(crate) undone: OnceCell<Vec<SavedCall>>,
 }
 
 /// The results of earlier undos of the call.
 pub(crate) struct EarlierUndo<'a> {
-    /// The paths after the call that an undo has begun to restore before it was killed.
+    /// The paths after the call that a killed undo has begun to restore.
     begun: HashSet<&'a Path>,
-    /// The files that had these paths before or after the call. They may have other names.
+    /// The files that had these paths before or after the call. They may have other names now.
     begun_files: HashSet<Identity>,
-    /// The paths after the call that are restored, as they were before it.
+    /// The restored paths after the call, with their states before the call.
     restored: Vec<(&'a Path, &'a State)>,
 }
 
 impl<'a> EarlierUndo<'a> {
-    /// `steps`: how far each of the tasks is.
+    /// Compares a call with the current states. `steps`: the progress of each task.
     pub(crate) fn new(read: &'a SavedCall, tasks: &'a [Task], steps: &[Step]) -> Self {
         let mut earlier =
             Self { begun: HashSet::new(), begun_files: HashSet::new(), restored: Vec::new() };
@@ -72,8 +72,8 @@ impl<'a> EarlierUndo<'a> {
             if *step == Step::Open {
                 continue;
             }
-            // Only a killed undo doesn't say what it left. After another undo, a change is the
-            // user's.
+            // Only a killed undo records no remaining paths. After any other undo, a change belongs
+            // to the user.
             if read.about.left == 0 {
                 earlier.begun.insert(after);
                 if let Some(ended) = &read.after
@@ -98,7 +98,8 @@ impl<'a> EarlierUndo<'a> {
         earlier
     }
 
-    /// Checks whether the earlier undos may be why a path isn't as the call left it.
+    /// Checks whether earlier undos may be the reason why a path differs from its state after the
+    /// call.
     fn explains(&self, path: &Path, then: Option<&State>, now: &State) -> bool {
         if self.begun.contains(path) {
             return true;
@@ -111,24 +112,24 @@ impl<'a> EarlierUndo<'a> {
     }
 }
 
-/// A path before the call, after it, and now.
+/// The state of a path before the call, after the call, and now.
 struct Seen<'s> {
     path: &'s Path,
     before: &'s State,
-    /// `None`: the state is unknown.
+    /// The state after the call. `None` if it is unknown.
     then: Option<&'s State>,
     now: State,
     /// Where the object of the path is now.
     at: PathBuf,
-    /// Whether the call moved nothing there.
+    /// Whether the call moved no object at the path.
     is_plain: bool,
-    /// Whether there is a known reason why the path isn't as the call left it: another undo, or a
-    /// cache.
+    /// Whether the reason is known why the path differs from its state after the call: another
+    /// undo, or a cache.
     is_explained: bool,
 }
 
 impl Seen<'_> {
-    /// Checks whether the file has contents now that the call neither found nor left.
+    /// Checks whether the file's current contents differ from those before and after the call.
     fn has_later_contents(&self) -> bool {
         let Some(then) = self.then else { return false };
         if !self.is_plain || self.is_explained {
@@ -140,7 +141,7 @@ impl Seen<'_> {
         is_unwritten && is_file && !self.now.same_contents(self.before)
     }
 
-    /// Checks whether the call left the path as it was, as far as is known.
+    /// Checks whether the call didn't change the path, as far as is known.
     fn is_as_before(&self) -> bool {
         self.is_plain && !self.is_explained && self.then.is_some_and(|then| self.before.same(then))
     }
@@ -161,7 +162,7 @@ pub(crate) struct Outcome {
     pub(crate) unchanged: HashSet<PathBuf>,
     /// Permissions and owners that others changed and the call didn't.
     modes: HashMap<PathBuf, Meta>,
-    /// Files whose contents others changed and the call didn't, as they are now.
+    /// The current metadata of files whose contents were changed by others and not by the call.
     pub(crate) later_contents: HashMap<PathBuf, Meta>,
 }
 
@@ -279,12 +280,13 @@ impl Compared<'_> {
         }
     }
 
-    /// Checks whether something is left to do about a path, and this undo may do it.
+    /// Checks whether a path still needs work, and this undo may do it.
     fn is_wanted(&self, path: &Path) -> bool {
         self.open.contains(path) && self.is_selected(path)
     }
 
-    /// Checks whether the undo is for a path: for all paths, or for those below one.
+    /// Checks whether the undo includes a path. An undo is for all paths, or for those below one
+    /// path.
     fn is_selected(&self, path: &Path) -> bool {
         match self.only {
             Some(only) => path.starts_with(only),
@@ -395,8 +397,8 @@ impl Compared<'_> {
         Ok(Some(Seen { path, before, then, now, at, is_plain, is_explained }))
     }
 
-    /// Checks whether the file itself explains the current state: an undo gave it its contents by
-    /// another name, or a call made it in a cache.
+    /// Checks whether the file itself explains the current state, because an undo restored its
+    /// contents by another name, or a call made it in a cache.
     fn is_explained_by_file(
         &self,
         before: &State,
@@ -411,7 +413,7 @@ impl Compared<'_> {
             || is_made_in_cache(self.all, self.access, at, &file)
     }
 
-    /// Checks whether an undo may have given the file its contents back by another name.
+    /// Checks whether an undo may have restored the contents of the file by another name.
     fn has_saved(&self, file: Identity, now: &State) -> bool {
         self.read.lines.iter().any(|line| match line {
             Line::Before { before, .. } => {
@@ -421,8 +423,8 @@ impl Compared<'_> {
         })
     }
 
-    /// Checks whether a path is restored once another call is undone. Returns what that call has
-    /// done with it.
+    /// Checks whether the undo of another call restores a path. Returns the change that the other
+    /// call has made.
     fn is_for_another(&self, seen: &Seen<'_>) -> Option<&'static str> {
         let Seen { path, before, then, now, .. } = seen;
         if self.only.is_some() {
@@ -431,14 +433,14 @@ impl Compared<'_> {
         if then.is_some_and(|then| *then != State::Missing) && self.later.have_moved(path) {
             return Some("moved");
         }
-        // The object that the other call has put in its place has to be gone first, even if it has
-        // the contents of this call or those before it.
+        // The object that the other call has put at this path must be removed first, even if its
+        // contents equal those before or after this call.
         let is_taken = then.is_some() && self.later.have_moved_to(path);
         let is_alike = **before != State::Missing && before.same_contents(now);
         if is_taken || (is_alike && self.later.have_made(path)) {
             return Some("replaced");
         }
-        // Once the undo of that call has brought its state back, this one removes it.
+        // After the undo of that call has restored this call's state, this undo removes the object.
         let is_open = seen.is_as_before()
             && !matches!(before, State::Directory { .. })
             && !before.same_contents(now)
@@ -446,12 +448,12 @@ impl Compared<'_> {
         if is_open {
             return Some("changed");
         }
-        // Another name of the file may have contents that the other call wrote by this name, or may
-        // have lost contents that this call wrote.
+        // Through another name of the file, the other call may have written contents with this
+        // name, or may have removed contents that this call wrote.
         let got_name = **before == State::Missing && then.is_some_and(State::is_shared);
         let lost_name = before.is_shared() && before.identity() != now.identity();
-        // The path has another file, whose undo brings back the permissions that this call gave or
-        // left.
+        // The path has another file now. The other call's undo restores the permissions that this
+        // call set or kept.
         let has_other_file = then.and_then(State::identity) != now.identity();
         let has_later_mode =
             then.is_some_and(|then| then.same_contents(now) && then.mode() != now.mode());
@@ -462,8 +464,8 @@ impl Compared<'_> {
         None
     }
 
-    /// Checks whether something else was moved to the path since the call: the current object was
-    /// elsewhere when the call ended, even if it has the same contents.
+    /// Checks whether another object was moved to the path after the call. The current object was
+    /// then elsewhere when the call ended, even if its contents are the same.
     fn is_another(&self, seen: &Seen<'_>) -> bool {
         let (Some(then), Some(now)) = (seen.then.and_then(State::object), seen.now.object()) else {
             return false;
@@ -480,7 +482,8 @@ impl Compared<'_> {
         !is_restored
     }
 
-    /// Decides about a file whose contents others changed and the call didn't. The contents stay.
+    /// Decides about a file whose contents were changed by others and not by the call. The contents
+    /// are not restored.
     fn mode_alone(&self, seen: &Seen<'_>) -> Found {
         let before = seen.before.meta().map(Meta::permissions);
         let then = seen.then.and_then(State::meta).map(Meta::permissions);
@@ -501,7 +504,8 @@ impl Compared<'_> {
         Found::Left(vec![UndoConflict::later(path, why, &self.restore_one(path))])
     }
 
-    /// Permissions and owner that others gave a path, if the call left them alone. They stay.
+    /// Returns the permissions and owner of a path if others changed them and the call didn't. They
+    /// are not restored.
     fn later_mode(&self, seen: &Seen<'_>) -> Option<Meta> {
         let then = seen.then.and_then(State::meta)?.permissions();
         let before = seen.before.meta()?.permissions();
@@ -521,9 +525,9 @@ impl Compared<'_> {
         format!("to restore it and discard the later change: toolhold undo --path {path} {call}")
     }
 
-    /// Finds another call that changed a path too and is undone, so that the path isn't as this
-    /// call left it. Returns which of the two calls saved the path first. Returns `None` if there
-    /// is no such call.
+    /// Finds another call that also changed a path and is undone, which explains the path's current
+    /// state. Returns which of the two calls saved the path first, or `None` if there is no such
+    /// call.
     fn undone_with(&self, path: &Path, then: &State, now: &State) -> Option<Order> {
         let (own, found) = self.later.first_saved(path)?;
         let undone = self.undone.get_or_init(|| self.undone_calls());
@@ -533,11 +537,11 @@ impl Compared<'_> {
             if !before.same_contents(now) {
                 return None;
             }
-            // It may have changed the same file by another name before.
+            // The other call may have changed the same file by another name before.
             let file = before.identity().filter(|file| found.identity() == Some(*file));
             let at = file.and_then(|file| saved_file(&other.lines, file)).unwrap_or(at);
             if at < own {
-                // The state that this call saved is the one that the other call had left so far.
+                // The state that this call saved may come from the other call.
                 let is_it = other.about.undo_at? > own
                     && before.same_but_for_times(now)
                     && other.has_restored(path);
@@ -546,7 +550,7 @@ impl Compared<'_> {
             let (other_began, other_ended) = other.span()?;
             let is_beside = other_began <= ended && began <= other_ended;
             let after = other.after.as_ref()?.states.get(path)?;
-            // The state that this call left may be the one that the other call had left so far.
+            // The state after this call may come from the other call.
             let is_last = other_ended > ended || after.same_contents(then);
             (is_beside && is_last).then_some(Order::Later)
         });
@@ -562,15 +566,15 @@ impl Compared<'_> {
         read.flatten().collect()
     }
 
-    /// Checks whether a path is git's index and has the same staged files as after the call. Git
-    /// notes the times of files in its index whenever it runs.
+    /// Checks whether a path is git's index and has the same staged files as after the call. Each
+    /// git command may update the times of files in the index.
     fn is_refreshed(&self, path: &Path, at: &Path, now: &State) -> bool {
         let staged = self.read.after.as_ref().and_then(|After { staged, .. }| staged.get(path));
         staged.is_some_and(|staged| staged_at(self.access, at, now).as_ref() == Some(staged))
     }
 
-    /// Returns conflicts for entries that others made in a directory of the call, and one for the
-    /// directory if there are any.
+    /// Returns conflicts for entries that others made in a directory of the call. If there are any,
+    /// also returns a conflict for the directory.
     fn new_entries(
         &self,
         path: &Path,
@@ -609,10 +613,10 @@ enum Found {
     /// The path has its earlier state.
     Nothing,
     Left(Vec<UndoConflict>),
-    /// The undo of another call, which has done this with the path, has to come first. The same is
-    /// true for everything below a directory.
+    /// The undo of another call must come first. The text describes that call's change of the path.
+    /// The same is true for everything below a directory.
     Waiting(&'static str),
-    /// Only the permissions of the file change. It has these now, with its times.
+    /// Only the permissions of the file change. The value has the current permissions and times.
     Mode {
         change: UndoChange,
         now: Meta,
@@ -632,8 +636,8 @@ pub(crate) fn copy_of(read: &SavedCall, state: &State) -> io::Result<Option<Vec<
     }
 }
 
-/// Takes the call's change out of the current contents of a file. Returns `None` if the changes
-/// touch.
+/// Removes the call's change from the current contents of a file. Returns `None` if later changes
+/// overlap the call's change.
 fn merge(
     access: &Access,
     read: &SavedCall,
@@ -658,12 +662,12 @@ fn merge(
 }
 
 /// Returns the current path of the object that has a path after the call. `back`: the moves that
-/// are undone already.
+/// are already undone.
 pub(crate) fn path_now(back: &[&Move], path: &Path) -> PathBuf {
     back.iter().fold(path.to_owned(), |path, made| made.undone(path))
 }
 
-/// Returns a path as a shell takes it, in one line.
+/// Quotes a path for a shell, in one line.
 fn quoted(path: &Path) -> String {
     let text = path.to_str().filter(|text| !text.contains(char::is_control));
     if let Some(quoted) = text.and_then(|text| shlex::try_quote(text).ok()) {
@@ -681,8 +685,8 @@ fn escaped(byte: u8) -> String {
     }
 }
 
-/// Returns the kind of change that restores a path. Returns `None` if the path has its earlier
-/// state.
+/// Returns the kind of change that restores a path. Returns `None` if the path already has its
+/// earlier state.
 fn kind(before: &State, now: &State) -> Option<ChangeKind> {
     match (before, now) {
         (State::Missing, State::Missing) => None,

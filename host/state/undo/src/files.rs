@@ -1,5 +1,5 @@
-//! Opens the objects of an undo by their real paths: no link is followed, and only regular files
-//! are opened. A link that took a directory's place since leads elsewhere.
+//! Opens the objects of an undo by their real paths. Links aren't followed, and only regular files
+//! are opened. A link may have replaced a directory since, and would lead to another place.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -20,14 +20,14 @@ use toolhold_data_dir::PrivateFolder;
 use super::access::Access;
 use super::rules::Rule;
 
-/// Permissions and times, as the system has them.
+/// Permissions and times, in the units of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Meta {
     pub(crate) mode: u32,
     /// User and group.
     #[serde(default)]
     pub(crate) owner: Option<(u32, u32)>,
-    /// When the contents changed last: seconds and nanoseconds.
+    /// The time of the last change of the contents, in seconds and nanoseconds.
     pub(crate) modified: (i64, u32),
     pub(crate) accessed: (i64, u32),
 }
@@ -53,7 +53,7 @@ impl Meta {
     }
 }
 
-/// A name in a directory that is there.
+/// A name in an existing directory.
 #[derive(Debug)]
 pub(crate) struct DirEntryRef<'a> {
     access: &'a Access,
@@ -66,8 +66,8 @@ impl<'a> DirEntryRef<'a> {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`] if the directory is missing, or if something else, such as a
-    /// link, has its place or is on the way to it.
+    /// [`io::ErrorKind::NotFound`] if the directory is missing, or another object, such as a link,
+    /// has its place or is on the way to it.
     pub(crate) fn find(access: &'a Access, path: &Path) -> io::Result<Self> {
         // The root directory is in itself.
         let (parent, name) = match (path.parent(), path.file_name()) {
@@ -83,7 +83,7 @@ impl<'a> DirEntryRef<'a> {
         };
         match found {
             Ok(directory) => Ok(Self { access, directory, name: name.to_owned() }),
-            // A file or a link has a directory's place: nothing is below it.
+            // A file or a link has replaced a directory, so the path doesn't exist.
             Err(Errno::NOTDIR | Errno::LOOP) => Err(io::ErrorKind::NotFound.into()),
             Err(errno) => Err(errno.into()),
         }
@@ -94,8 +94,8 @@ impl<'a> DirEntryRef<'a> {
         Ok(Self { access: self.access, directory: self.directory.try_clone()?, name: name.into() })
     }
 
-    /// Does something in the directory. If the permission is missing, gives it to the owner for a
-    /// time and tries again.
+    /// Performs an operation in the directory. If the owner has no permission, adds it temporarily
+    /// and tries again.
     fn try_in<T>(&self, act: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
         match act() {
             Err(Errno::ACCESS) => {
@@ -106,7 +106,7 @@ impl<'a> DirEntryRef<'a> {
         }
     }
 
-    /// Returns the metadata of the object. Returns `None` if nothing has the name.
+    /// Returns the metadata of the object. Returns `None` if no object has the name.
     pub(crate) fn stat(&self) -> io::Result<Option<Stat>> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         match self.try_in(|| rustix::fs::statat(&self.directory, &self.name, flags)) {
@@ -116,7 +116,7 @@ impl<'a> DirEntryRef<'a> {
         }
     }
 
-    /// Returns a handle (`O_PATH`) of the object with the name, which is not followed.
+    /// Returns a handle (`O_PATH`) of the object with the name. A link isn't followed.
     pub(crate) fn handle(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(self.try_in(|| rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty()))?)
@@ -132,7 +132,7 @@ impl<'a> DirEntryRef<'a> {
         reopened(self.access, self.regular()?.as_fd(), OFlags::WRONLY)
     }
 
-    /// Returns a handle of the object if it is a regular file.
+    /// Returns a handle of the object, which must be a regular file.
     fn regular(&self) -> io::Result<OwnedFd> {
         let handle = self.handle()?;
         let stat = rustix::fs::statat(&handle, "", AtFlags::EMPTY_PATH)?;
@@ -166,7 +166,7 @@ impl<'a> DirEntryRef<'a> {
         })?)
     }
 
-    /// Makes this another name of a file in a folder of the same file system.
+    /// Creates this name as a further name of a file in a folder of the same file system.
     pub(crate) fn name_of_kept(&self, folder: &PrivateFolder, name: &str) -> io::Result<()> {
         Ok(self.try_in(|| {
             let linked = folder.link_to(name, self.directory.as_fd(), &self.name);
@@ -188,19 +188,20 @@ impl<'a> DirEntryRef<'a> {
         Ok(self.try_in(|| rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::REMOVEDIR))?)
     }
 
-    /// Gives the object another name, and replaces the object that has it.
+    /// Renames the object, and replaces an object with the new name.
     pub(crate) fn rename(&self, to: &Self) -> io::Result<()> {
         self.rename_with(to, RenameFlags::empty())
     }
 
-    /// Gives the object another name, which nothing may have.
+    /// Renames the object. The new name must be free.
     pub(crate) fn rename_new(&self, to: &Self) -> io::Result<()> {
         self.rename_with(to, RenameFlags::NOREPLACE)
     }
 
     fn rename_with(&self, to: &Self, flags: RenameFlags) -> io::Result<()> {
         let renamed = match self.try_in(|| to.try_in(|| self.rename_once(to, flags))) {
-            // A directory's own entry `..` changes with its parent.
+            // Moving a directory changes its `..` entry, which needs write permission for the
+            // directory itself.
             Err(Errno::ACCESS) => {
                 self.access.give_directory(self.handle()?.as_fd())?;
                 self.rename_once(to, flags)
@@ -214,7 +215,7 @@ impl<'a> DirEntryRef<'a> {
         rustix::fs::renameat_with(&self.directory, &self.name, &to.directory, &to.name, flags)
     }
 
-    /// Moves a file of a folder of the same file system here.
+    /// Moves a file from a folder of the same file system to this name.
     pub(crate) fn take(&self, folder: &PrivateFolder, name: &str) -> io::Result<()> {
         Ok(self.try_in(|| {
             let given = folder.give(name, self.directory.as_fd(), &self.name);
@@ -238,23 +239,24 @@ impl<'a> DirEntryRef<'a> {
         self.set_times(meta.accessed, meta.modified)
     }
 
-    /// Sets the owner, of a link itself too, if this process may.
+    /// Sets the owner if this process has permission. Doesn't follow links.
     pub(crate) fn set_owner(&self, owner: Option<(u32, u32)>) {
         if let Some((user, group)) = owner {
             let user = Some(Uid::from_raw(user));
             let group = Some(Gid::from_raw(group));
             let flags = AtFlags::SYMLINK_NOFOLLOW;
-            // Only root may; for others, the new file is their own.
+            // Only root can change the owner. For other users, the new file already has the right
+            // owner.
             let _ = rustix::fs::chownat(&self.directory, &self.name, user, group, flags);
         }
     }
 
-    /// Sets the times, of a link itself too.
+    /// Sets the times. Doesn't follow links.
     pub(crate) fn set_times(&self, accessed: (i64, u32), modified: (i64, u32)) -> io::Result<()> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         let times = timestamps(accessed, modified);
         match self.try_in(|| rustix::fs::utimensat(&self.directory, &self.name, &times, flags)) {
-            // Another user owns it, so the call could set no times either.
+            // Another user owns the object, so the call couldn't set its times either.
             Err(Errno::PERM) => Ok(()),
             set => Ok(set?),
         }
@@ -267,7 +269,7 @@ impl<'a> DirEntryRef<'a> {
         Ok(timestamps(meta.accessed, meta.modified))
     }
 
-    /// Sets the times of the directory that the name is in, if its owner is this user.
+    /// Sets the times of the name's directory, if this user owns the directory.
     pub(crate) fn set_directory_times(&self, times: &Timestamps) -> io::Result<()> {
         match rustix::fs::utimensat(&self.directory, ".", times, AtFlags::empty()) {
             Err(Errno::PERM) => Ok(()),

@@ -1,4 +1,4 @@
-//! The folder of all saved calls, with a folder for each call: lists them, and removes old ones to
+//! The folder of all saved calls, with a folder for each call. Lists them, and removes old ones to
 //! make room.
 
 use std::io::{self, BufReader};
@@ -18,33 +18,33 @@ const MAX_CALLS: usize = 100_000;
 /// The file with the states before a call.
 pub(crate) const JOURNAL: &str = "journal.jsonl";
 
-/// The mark after the id of a call whose journal was set aside.
+/// The suffix of the id of a call whose journal was set aside.
 pub(crate) const ASIDE: char = '~';
 
-/// How far the times of files may be behind the clock, in nanoseconds.
+/// The most nanoseconds by which the times of files may be behind the clock.
 pub(crate) const TICK: u64 = 20_000_000;
 
-/// Newest calls that are looked at for changes at the same time, or later.
+/// The most calls, beginning with the newest, that are checked for concurrent or later changes.
 const MAX_BESIDE: usize = 1000;
 
-/// A file that keeps room for the notes of an undo and for its entry in the audit log.
+/// A file that reserves disk space for the notes of an undo and for its entry in the audit log.
 const RESERVE: &str = "reserve";
 const RESERVED: usize = 64 * 1024;
 
 /// Calls without approval drop no younger journal.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Percent of the store from which on a warning is due.
+/// The percentage of the store's limit from which a warning is shown.
 const ALMOST_FULL: u64 = 80;
 
 /// How much is saved, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UndoLimits {
-    /// Bytes of what one call changes.
+    /// The most bytes that are saved for one call.
     pub call_bytes: u64,
-    /// Bytes of all journals together; the oldest go first.
+    /// The most bytes of all journals together. The oldest journals are removed first.
     pub total_bytes: u64,
-    /// How long a journal is kept.
+    /// The longest time that a journal is stored.
     pub age: Duration,
 }
 
@@ -62,27 +62,27 @@ impl Default for UndoLimits {
 /// The call that a journal is of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoEntry {
-    /// Its id.
+    /// The id of the call.
     pub call: String,
     /// The tool.
     pub tool: String,
     /// The session.
     pub session: String,
-    /// When it began, in nanoseconds since 1970.
+    /// The start of the call, in nanoseconds since 1970.
     pub at: u64,
-    /// Whether it was undone.
+    /// Whether the call was undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undone: bool,
-    /// Whether it changed nothing but times: those of files, or those that git notes in its index.
+    /// Whether the call only changed times: those of files, or those in git's index.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_times: bool,
-    /// The turn of the agent that it belongs to: when that began, in nanoseconds since 1970.
+    /// The start of the agent's turn to which the call belongs, in nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u64>,
-    /// How many paths an undo has left.
+    /// The number of paths that an undo has not restored.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left: usize,
-    /// When the last undo of it ended, in nanoseconds since 1970.
+    /// The end of the call's last undo, in nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) undo_at: Option<u64>,
 }
@@ -138,7 +138,7 @@ impl UndoEntry {
     }
 }
 
-/// The folder of all saved calls of the user. It is created at the first change.
+/// The folder of all saved calls of the user. The first change creates it.
 #[derive(Debug)]
 pub(crate) struct Folder {
     pub(crate) path: PathBuf,
@@ -172,7 +172,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Returns the bytes that are left for a call that may not drop the journals of the last day.
+    /// Returns the available bytes for a call that may not remove the journals of the last day.
     pub(crate) fn room(&self, about: &UndoEntry) -> u64 {
         let root = self.existing().ok().flatten();
         let names = root.and_then(|root| root.names(MAX_CALLS).ok()).unwrap_or_default();
@@ -186,8 +186,9 @@ impl Folder {
         self.bounds.total_bytes.saturating_sub(young_bytes)
     }
 
-    /// Ends a call: notes its size, and removes the oldest journals to make room. `keeps_young`:
-    /// journals of the last day stay. Returns a warning if this call made the store almost full.
+    /// Ends a call: records its size, and removes the oldest journals to make room. `keeps_young`:
+    /// whether journals of the last day are not removed. Returns a warning if this call made the
+    /// store almost full.
     pub(crate) fn end(&self, about: &UndoEntry, bytes: u64, keeps_young: bool) -> Option<String> {
         let kept_bytes = match self.note_size(about, bytes, keeps_young) {
             Ok(kept_bytes) => kept_bytes,
@@ -209,7 +210,7 @@ impl Folder {
     }
 
     /// Puts the size of a call into the name of its folder, and removes the oldest journals.
-    /// Returns how many bytes are kept.
+    /// Returns the number of stored bytes.
     fn note_size(&self, about: &UndoEntry, bytes: u64, keeps_young: bool) -> io::Result<u64> {
         let Some(root) = self.existing()? else { return Ok(0) };
         if bytes > 0 {
@@ -227,8 +228,8 @@ impl Folder {
         }
     }
 
-    /// Removes journals that are too old, and the oldest if there are too many bytes. The journal
-    /// of the call `newest` stays. Returns how many bytes are kept.
+    /// Removes journals that are too old, and the oldest journals if there are too many bytes. The
+    /// journal of the call `newest` isn't removed. Returns the number of stored bytes.
     fn prune(&self, root: &PrivateFolder, newest: &str, keeps_young: bool) -> io::Result<u64> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let oldest = now.saturating_sub(self.bounds.age).as_nanos();
@@ -292,8 +293,8 @@ impl Folder {
         Ok(Some((folder, about)))
     }
 
-    /// Gives the folder of an undone call another id: calls that ran beside it have seen its
-    /// changes.
+    /// Gives the folder of an undone call another id. The folder is still needed, because
+    /// concurrent calls have seen its changes.
     pub(crate) fn set_aside(&self, call: &str) -> io::Result<()> {
         let Some(root) = self.existing()? else { return Ok(()) };
         let Some(name) = name_of_call(&root, call)? else { return Ok(()) };
@@ -320,7 +321,7 @@ impl Folder {
     }
 }
 
-/// Returns the name of the folder of a call. Returns `None` if nothing of the call is saved.
+/// Returns the name of the folder of a call. Returns `None` if the call isn't saved.
 fn name_of_call(root: &PrivateFolder, call: &str) -> io::Result<Option<String>> {
     for name in root.names(MAX_CALLS)? {
         if let Some(parsed) = Name::parse(&name)
@@ -348,8 +349,8 @@ pub(crate) fn entry(folder: &PrivateFolder) -> io::Result<UndoEntry> {
     Ok(serde_json::from_reader(BufReader::new(folder.file("about.json")?))?)
 }
 
-/// The name of a call's folder: `NANOSECONDS-BYTES-CALL`, so that the names alone say what is old
-/// and large.
+/// The name of a call's folder: `NANOSECONDS-BYTES-CALL`. The names alone show which folders are
+/// old or large.
 struct Name<'n> {
     at: u64,
     bytes: u64,

@@ -1,7 +1,7 @@
-//! Decides whether git's index is still the same, apart from the times of files and caches.
+//! Decides whether git's index is unchanged, apart from the times of files and from caches.
 //!
-//! `git status` and `git diff` write the times that files have into `.git/index`, so that they read
-//! fewer files next time. `git add` and others write what is staged. Both change the same file.
+//! `git status` and `git diff` write the times of files into `.git/index`, so that they read fewer
+//! files next time. `git add` and other commands write the staged files. Both change the same file.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -25,19 +25,19 @@ const AFTER_MODE: u64 = 12;
 /// The flag of an entry that has more flags.
 const EXTENDED: u16 = 0x4000;
 
-/// Extensions that git makes again from the entries, the objects and the files.
+/// Extensions that git can create again from the entries, the objects and the files.
 const CACHES: [&[u8; 4]; 5] = [b"EOIE", b"FSMN", b"IEOT", b"TREE", b"UNTR"];
 
-/// Checks whether the path may be that of an index: of a repository, a worktree or a submodule.
+/// Checks whether the path may be the index of a repository, a worktree or a submodule.
 pub(crate) fn is_index(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "index")
 }
 
-/// Returns a digest of an index without the times and the numbers of files, and without caches.
-/// Returns `None` if the file isn't an index of a known form. `open` opens the file at its
-/// beginning, and returns its size.
+/// Returns a digest of an index, without the times and numbers of files and without caches. Returns
+/// `None` if the form of the file is unknown. `open` opens the file at its beginning, and returns
+/// its size.
 pub(crate) fn staged<R: Read>(open: impl Fn() -> io::Result<(R, u64)>) -> Option<String> {
-    // The length of an object's name isn't in the index: SHA-1 or SHA-256.
+    // The index doesn't contain the length of object names, which depends on SHA-1 or SHA-256.
     [20, 32].into_iter().find_map(|name_bytes| {
         let (file, size) = open().ok()?;
         let left = size.checked_sub(name_bytes)?;
@@ -95,7 +95,8 @@ impl<R: Read> Index<R> {
             bytes += 2;
         }
         if version == 4 {
-            // A number is before the path. The highest bit of a byte says that another one follows.
+            // A number comes before the path. The highest bit of a byte means that another byte
+            // follows.
             let mut digits = 0;
             loop {
                 self.take(1)?;
@@ -116,7 +117,7 @@ impl<R: Read> Index<R> {
         }
         self.hash.update(&self.buffer);
         if version < 4 {
-            // One to eight zeros fill the entry up.
+            // The entry is padded with one to eight zeros.
             let fill = (bytes + read).next_multiple_of(8) - (bytes + read);
             self.take(fill)?;
         }
@@ -137,8 +138,8 @@ impl<R: Read> Index<R> {
         if io::copy(&mut data, &mut self.hash)? == size { Ok(()) } else { Err(unknown()) }
     }
 
-    /// Reads bytes into the buffer and adds them to the digest. There are few: an object's name, or
-    /// less.
+    /// Reads bytes into the buffer and adds them to the digest. `bytes` is at most the length of an
+    /// object's name.
     fn take(&mut self, bytes: u64) -> io::Result<()> {
         self.buffer.clear();
         if (&mut self.file).take(bytes).read_to_end(&mut self.buffer)? as u64 != bytes {

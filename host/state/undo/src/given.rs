@@ -1,5 +1,4 @@
-//! Notes the permissions that an undo gives for a time, so that after a crash a later undo takes
-//! them back.
+//! Records the temporary permissions of an undo, so that a later undo removes them after a crash.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::fd::AsFd as _;
@@ -9,11 +8,11 @@ use toolhold_data_dir::PrivateFolder;
 use super::access::{Access, Given};
 use super::files::DirEntryRef;
 
-/// The file of a call's folder that names them.
+/// The file in a call's folder that records these permissions.
 const NOTES: &str = "given";
 
-/// Makes the access that gives permissions for a time and notes them, so that an undo of the call
-/// takes them back.
+/// Makes the access for temporary permissions, and records them, so that an undo of the call
+/// removes them.
 pub(crate) fn noted_access(folder: &PrivateFolder) -> Access {
     match folder.appended(NOTES) {
         Ok(notes) => Access::noting(notes),
@@ -21,8 +20,8 @@ pub(crate) fn noted_access(folder: &PrivateFolder) -> Access {
     }
 }
 
-/// Takes back the permissions that an earlier undo of the call gave. Those that this one gives are
-/// noted, unless the disk has no room for that.
+/// Removes the temporary permissions of an earlier undo of the call. The permissions of this undo
+/// are recorded, unless the disk is full.
 pub(crate) fn access_for(folder: &PrivateFolder) -> Access {
     let Ok(notes) = folder.appended(NOTES) else { return Access::default() };
     let lines = BufReader::new(&notes).lines().map_while(Result::ok);

@@ -1,5 +1,5 @@
-//! Saves what one call changes in its journal before the change, and refuses a change that can't be
-//! saved where undo is required.
+//! Saves the objects that one call changes in its journal before the change. If undo is required,
+//! refuses a change that can't be saved.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -29,23 +29,23 @@ use super::saved_path;
 use super::state::{Content, Depth, Identity, State, digest_of, kept_name};
 use super::tasks::tasks;
 
-/// Bytes of a text whose contents after the call are saved as well, so that a later change can be
-/// merged.
+/// The most bytes of a text whose contents after the call are also saved, so that a later change
+/// can be merged.
 const MERGED: u64 = 1 << 20;
 
-/// The permission without which the owner can't read a file.
+/// The permission that the owner needs to read a file.
 const OWNER_READS: u32 = 0o400;
 
-/// Paths of one call whose state is saved.
+/// The most paths of one call whose states are saved.
 const MAX_PATHS: usize = 100_000;
 
 /// The state when the call has ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct After {
-    /// The state of each path that was changed, by its path after the call.
+    /// The state of each changed path, by its path after the call.
     #[serde(with = "saved_path::map")]
     pub(crate) states: BTreeMap<PathBuf, State>,
-    /// Of each of these paths that is git's index: a digest of the staged files.
+    /// A digest of the staged files, for each of these paths that is git's index.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "saved_path::map")]
     pub(crate) staged: BTreeMap<PathBuf, String>,
     /// The files that had several names, by the number of the copy.
@@ -58,7 +58,7 @@ pub(crate) struct After {
 /// A file with several names, when the call ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct KeptFile {
-    /// A digest of its contents.
+    /// A digest of the contents.
     pub(crate) digest: String,
     pub(crate) meta: Meta,
 }
@@ -89,12 +89,13 @@ pub struct SavedChanges {
     pub warning: Option<String>,
 }
 
-/// The rules for a change whose old state can't be saved, and for the room that a call has.
+/// The rules for a change whose old state can't be saved, and the size limit of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaveRules {
-    /// Such a change is refused; otherwise it is made, and the call can't be undone.
+    /// Whether such a change is refused. Otherwise, the change is made, and the call can't be
+    /// undone.
     pub required: bool,
-    /// Bytes that are saved of one call.
+    /// The most bytes that are saved for one call.
     pub call_bytes: u64,
 }
 
@@ -110,33 +111,34 @@ pub struct Journal {
 #[derive(Debug, Default)]
 struct Inner {
     open: Option<Arc<Open>>,
-    /// The lines so far.
+    /// The lines that were written so far.
     lines: Vec<Line>,
-    /// The states of this segment, which began after the last move: by the paths of that time.
+    /// The states of the current segment, which began after the last move. The paths are those
+    /// within the segment.
     segment: HashMap<PathBuf, State>,
-    /// A move of which it isn't known yet whether it was made.
+    /// A move whose result isn't known yet.
     pending: Option<Move>,
-    /// Whether the call has ended: processes that it left running change nothing more.
+    /// Whether the call has ended. Its remaining processes then can't change anything.
     ended: bool,
     saved: SavedChanges,
-    /// The first change that was refused, and why its path can't be saved.
+    /// The first change that was refused, and the reason why its path can't be saved.
     refused: Option<(PathBuf, String)>,
     next: u32,
-    /// The first state of each file, whatever its name is now.
+    /// The first state of each file, under any name.
     files: HashMap<Identity, State>,
-    /// Bytes that the store has left, for a call without approval.
+    /// The available bytes of the store, for a call without approval.
     room: Option<u64>,
-    /// The files with several names that can't be kept, since the store is on another file system,
-    /// and what the call has done with each.
+    /// Files with several names that can't be preserved, because the store is on another file
+    /// system. Each has the changes that the call has made to it.
     unkept: HashMap<Identity, Done>,
 }
 
 /// The changes of a call in a file. After both, no name has the earlier contents.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
-    /// The contents may have changed.
+    /// Whether the contents may have changed.
     is_written: bool,
-    /// The file may have lost a name.
+    /// Whether the file may have lost a name.
     is_unnamed: bool,
 }
 
@@ -175,8 +177,8 @@ impl Journal {
         self.inner().open.is_some()
     }
 
-    /// Ends the journal: saves the state of each path after the call. Returns `None` if the call
-    /// changed nothing.
+    /// Ends the journal, and saves the state of each path after the call. Returns `None` if the
+    /// call changed nothing.
     pub fn finish(&self) -> Option<SavedChanges> {
         let mut inner = self.inner();
         inner.ended = true;
@@ -185,7 +187,7 @@ impl Journal {
             tracing::warn!("the end of a call's changes can't be saved: {error}");
         }
         let open = inner.open.take()?;
-        // A process that starts right now may have the file open for a moment.
+        // A process that is just starting may have the file open for a moment.
         let _ = rustix::fs::flock(&open.journal, FlockOperation::Unlock);
         let inner = &mut *inner;
         let lines = std::mem::take(&mut inner.lines);
@@ -198,7 +200,8 @@ impl Journal {
         let mut caches = KnownCaches::default();
         let later = LaterSaves::new(&self.store, &self.about.call, &lines);
         for (path, before) in finals(&lines, &moves) {
-            // A build makes many large files, which are removed if they are as it left them.
+            // A build creates many large files. An undo removes them if they are unchanged, so
+            // their contents aren't needed.
             let is_light = before == State::Missing && caches.contain(&access, &path);
             let depth = if is_light { Depth::Times } else { Depth::Contents };
             let Ok(now) = State::at(&access, &path, depth) else {
@@ -213,7 +216,7 @@ impl Journal {
             };
             let is_directory = matches!(before, State::Directory { .. });
             let is_put_back = !is_directory && before.same_contents(&now);
-            // Another call has seen other contents meanwhile, so this call has changed something.
+            // Another call has seen other contents meanwhile, so this call did change the path.
             let is_seen = is_put_back && later.have_seen_another(&path, &before);
             if is_seen || !before.same(&now) {
                 changed = true;
@@ -268,7 +271,8 @@ impl Journal {
         Some(inner.saved.clone())
     }
 
-    /// Saves the state after the call, and room for the progress of an undo of so many steps.
+    /// Saves the state after the call, and reserves space for the progress of an undo with `steps`
+    /// steps.
     fn save_after(&self, folder: &PrivateFolder, after: &After, steps: usize) -> io::Result<()> {
         let text = serde_json::to_vec(after).unwrap_or_default();
         match folder.put_lightly("after.json", &text) {

@@ -1,5 +1,5 @@
-//! Finds the states that other calls saved while a call went on or after it, so that an undo
-//! doesn't destroy later changes.
+//! Finds the states that other calls saved during a call or after it, so that an undo doesn't
+//! destroy later changes.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use super::folder::{Folder, entry};
 use super::lines::{self, Line, Move, all_first_saved, first_saved, has_failed};
 use super::state::State;
 
-/// The states that other calls saved while a call went on, or after it.
+/// The states that other calls saved during a call or after it.
 pub(crate) struct LaterSaves<'a> {
     all: &'a Folder,
     call: &'a str,
@@ -28,7 +28,7 @@ impl<'a> LaterSaves<'a> {
         Self { all, call, own, first: all_first_saved(own), others: OnceCell::new() }
     }
 
-    /// Returns the first state of a path that this call saved, after the time when it was saved.
+    /// Returns the first state of a path that this call saved, with the time of the save.
     pub(crate) fn first_saved(&self, path: &Path) -> Option<(u64, &'a State)> {
         self.first.get(path).copied()
     }
@@ -45,8 +45,8 @@ impl<'a> LaterSaves<'a> {
         })
     }
 
-    /// Checks whether another call found a path that this one had changed. Its undo restores that
-    /// state, even if this call has put the earlier state back.
+    /// Checks whether another call found a state of a path that this call had made. The other
+    /// call's undo restores that state, even if this call has restored the earlier state.
     pub(crate) fn have_seen_another(&self, path: &Path, before: &State) -> bool {
         let others = self.others();
         if others.is_empty() {
@@ -78,15 +78,15 @@ impl<'a> LaterSaves<'a> {
         before.filter_map(Line::at).last().unwrap_or_default()
     }
 
-    /// Checks whether another call has moved something since to where this move came from, or to a
-    /// directory above it.
+    /// Checks whether another call has later moved an object to the source of this move, or to one
+    /// of its parent directories.
     pub(crate) fn have_moved_above(&self, made: &Move) -> bool {
         let mut since = self.lines_since(self.time_of(made));
         since.any(|line| matches!(line, Line::Move(it) if made.from.starts_with(&it.to)))
     }
 
-    /// Checks whether another call has changed something at or below a path since it was moved
-    /// there.
+    /// Checks whether another call has changed an object at or below a path after it was moved to
+    /// the path.
     pub(crate) fn have_changed_below(&self, path: &Path, made: &Move) -> bool {
         self.lines_since(self.time_of(made)).any(|line| match line {
             Line::Before { path: changed, .. } | Line::Lost { path: changed, .. } => {
@@ -97,24 +97,24 @@ impl<'a> LaterSaves<'a> {
         })
     }
 
-    /// Checks whether another call has moved away the object that this one left at a path. Its undo
-    /// moves it back.
+    /// Checks whether another call has moved away the object that this call left at a path. The
+    /// other call's undo moves the object back.
     pub(crate) fn have_moved(&self, path: &Path) -> bool {
         let Some((own, _)) = self.first_saved(path) else { return false };
         let mut since = self.lines_since(own);
         since.any(|line| matches!(line, Line::Move(made) if path.starts_with(&made.from)))
     }
 
-    /// Checks whether another call has moved something to a path after this one, or to one above
-    /// it.
+    /// Checks whether another call has moved an object to a path, or to a parent of the path, after
+    /// this call.
     pub(crate) fn have_moved_to(&self, path: &Path) -> bool {
         let Some((own, _)) = self.first_saved(path) else { return false };
         let mut since = self.lines_since(own);
         since.any(|line| matches!(line, Line::Move(made) if path.starts_with(&made.to)))
     }
 
-    /// Checks whether another call found nothing at a path that this one had changed, and made
-    /// something.
+    /// Checks whether another call found no object at a path that this call had changed, and
+    /// created one.
     pub(crate) fn have_made(&self, path: &Path) -> bool {
         let Some((own, _)) = self.first_saved(path) else { return false };
         let mut others = self.others().iter().filter(|other| !other.is_undone);
@@ -124,7 +124,8 @@ impl<'a> LaterSaves<'a> {
         })
     }
 
-    /// Checks whether another call has changed a path after this one. Its undo brings it back.
+    /// Checks whether another call has changed a path after this call. The other call's undo
+    /// restores it.
     pub(crate) fn have_changed(&self, path: &Path) -> bool {
         let Some((own, _)) = self.first_saved(path) else { return false };
         let mut since = self.lines_since(own);

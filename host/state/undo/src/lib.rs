@@ -1,11 +1,13 @@
-//! Undo: saves what a call changes in files before it changes it, and restores it on demand.
+//! Undo: saves the files that a call changes before the change, and restores them on request.
 //!
-//! A [`Journal`] belongs to one call. It gets each change before it is made and saves the state of
-//! the path: once, until the call moves something, since paths mean something else then. At the end
-//! of the call it adds the state of each path. [`UndoStore::undo`] compares that with the current
-//! state. If a file was changed since, the two changes are merged if they don't touch; otherwise
-//! nothing is undone. Then the journal is followed backwards. Each step leaves the old or the new
-//! state, so an undo that was killed can go on.
+//! A [`Journal`] belongs to one call. Before each change, it saves the state of the path. Each path
+//! is saved once, until the call moves an object, because paths have another meaning afterwards. At
+//! the end of the call, the journal adds the state of each path.
+//!
+//! [`UndoStore::undo`] compares these states with the current ones. If a file was changed since,
+//! the two changes are merged if they don't overlap. Otherwise, nothing is undone. Then the journal
+//! is processed backwards. After each step, the path has the old or the new state, so a killed undo
+//! can continue.
 //!
 //! The states are in a private folder: `undo/CALL/` has `about.json`, `journal.jsonl` with a line
 //! for each path and each move, `after.json`, and the contents of files by number.

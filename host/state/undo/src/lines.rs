@@ -22,7 +22,7 @@ pub(crate) enum Line {
         #[serde(with = "saved_path")]
         path: PathBuf,
         before: State,
-        /// When it was saved, in nanoseconds since 1970.
+        /// The time of the save, in nanoseconds since 1970.
         #[serde(default)]
         at: u64,
     },
@@ -34,7 +34,7 @@ pub(crate) enum Line {
     },
     /// Something is about to get another name.
     Move(Move),
-    /// The result of the move before it: whether the move was made.
+    /// The result of the previous move: whether the move was made.
     Moved { moved: bool },
 }
 
@@ -48,7 +48,7 @@ impl Line {
     }
 }
 
-/// Something that got another name: each path as it was at that time.
+/// A move of an object. Each path is the path at that time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Move {
     #[serde(with = "saved_path")]
@@ -76,8 +76,8 @@ impl Move {
     }
 }
 
-/// Returns the lines of a call's folder. If its process was killed, the last one may be incomplete;
-/// its change wasn't made.
+/// Returns the lines of a call's folder. If its process was killed, the last line may be
+/// incomplete. The change of an incomplete line wasn't made.
 pub(crate) fn read(folder: &PrivateFolder) -> io::Result<Vec<Line>> {
     let mut lines = Vec::new();
     for line in BufReader::new(folder.file(JOURNAL)?).lines() {
@@ -86,7 +86,7 @@ pub(crate) fn read(folder: &PrivateFolder) -> io::Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// Returns the first saved state of a path, after the time when it was saved.
+/// Returns the first saved state of a path, with the time of the save.
 pub(crate) fn first_saved<'a>(lines: &'a [Line], path: &Path) -> Option<(u64, &'a State)> {
     lines.iter().find_map(|line| match line {
         Line::Before { path: saved, before, at } if saved == path => Some((*at, before)),
@@ -94,7 +94,7 @@ pub(crate) fn first_saved<'a>(lines: &'a [Line], path: &Path) -> Option<(u64, &'
     })
 }
 
-/// Returns the first saved state of each path, after the time when it was saved.
+/// Returns the first saved state of each path, with the time of the save.
 pub(crate) fn all_first_saved(lines: &[Line]) -> HashMap<&Path, (u64, &State)> {
     let mut first = HashMap::new();
     for line in lines {
@@ -113,8 +113,8 @@ pub(crate) fn saved_file(lines: &[Line], file: Identity) -> Option<u64> {
     })
 }
 
-/// Returns the paths that a call has changed, as they are after it. Each has the first state that
-/// was saved of its object.
+/// Returns the paths that a call has changed, as they are after the call. Each has the first saved
+/// state of its object.
 pub(crate) fn finals(lines: &[Line], moves: &[Move]) -> BTreeMap<PathBuf, State> {
     let mut all = BTreeMap::new();
     let mut later = moves;
@@ -137,7 +137,7 @@ pub(crate) fn moves(lines: &[Line]) -> Vec<Move> {
         let Line::Move(planned) = line else { continue };
         let is_made = match lines.get(index + 1) {
             Some(Line::Moved { moved }) => *moved,
-            // The process was killed before it noted the result.
+            // The process was killed before it recorded the result.
             _ => planned.is_at(&planned.to),
         };
         if is_made {

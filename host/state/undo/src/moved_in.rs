@@ -1,4 +1,5 @@
-//! Remembers the folders that calls have moved into caches, since the files in them are the user's.
+//! Remembers the folders that calls have moved into caches. The files in these folders belong to
+//! the user.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -8,7 +9,7 @@ use super::access::Access;
 use super::files::DirEntryRef;
 use super::state::Identity;
 
-/// The folders that calls have moved into caches. The files in them are the user's.
+/// The folders that calls have moved into caches. The files in these folders belong to the user.
 #[derive(Debug, Default)]
 pub(crate) struct MovedIn(Mutex<HashSet<Identity>>);
 

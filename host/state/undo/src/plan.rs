@@ -1,4 +1,4 @@
-//! Plans an undo: the paths that it would restore, and those that it leaves as conflicts.
+//! Plans an undo: the paths that the undo would restore, and the conflicts.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ use super::saved::SavedCall;
 use super::state::{Depth, State};
 use super::tasks::{Action, Task, tasks};
 
-/// The changes of an undo, and the paths that it leaves.
+/// The changes of an undo, and the paths that the undo doesn't restore.
 #[derive(Debug)]
 pub struct UndoPlan {
     /// The call.
@@ -26,17 +26,17 @@ pub struct UndoPlan {
     /// The paths that can't be restored. All others are.
     pub conflicts: Vec<UndoConflict>,
     pub(crate) tasks: Vec<Task>,
-    /// The tasks that are not done yet, by their number.
+    /// The numbers of the open tasks.
     pub(crate) open: Vec<usize>,
-    /// The paths after the call that are left, but may be restored by another undo.
+    /// The paths after the call that this undo doesn't restore, but another undo may restore.
     pub(crate) left: HashSet<PathBuf>,
-    /// The paths after the call that the undo of another one has changed since.
+    /// The paths after the call that the undo of another call has changed since.
     pub(crate) explained: HashSet<PathBuf>,
 }
 
 impl UndoPlan {
-    /// Plans an undo of a call. `only`: the one path that is restored, with everything below it.
-    /// Changes there since the call are lost.
+    /// Plans an undo of a call. `only`: the only path that is restored, with everything below it.
+    /// Changes of this path since the call are lost.
     pub(crate) fn new(
         access: &Access,
         all: &Folder,
@@ -76,7 +76,7 @@ impl UndoPlan {
             if conflicting.contains(&**after) {
                 return false;
             }
-            // A moved file may have the contents that it should have, and not yet its name.
+            // A moved file may already have the right contents, but not its name.
             let needs_nothing = match action {
                 Action::MoveBack(made) => {
                     outcome.unchanged.contains(after) && !made.is_at(&path_now(&back, after))
@@ -101,10 +101,9 @@ impl UndoPlan {
     }
 }
 
-/// Returns the numbers of the tasks that aren't complete. `steps`: how far each of them is.
+/// Returns the numbers of the open tasks. `steps`: the progress of each task.
 fn open_tasks(access: &Access, read: &SavedCall, tasks: &[Task], steps: &[Step]) -> Vec<usize> {
-    // Something that was removed may be there again by the undo of another call, where a move
-    // still has to be undone.
+    // If a move isn't undone yet, the undo of another call may have created a removed object again.
     let unmoved: HashSet<&Path> = tasks
         .iter()
         .zip(steps)
@@ -114,7 +113,7 @@ fn open_tasks(access: &Access, read: &SavedCall, tasks: &[Task], steps: &[Step])
         })
         .collect();
     let open = (0..tasks.len()).filter(|at| match (&steps[*at], &tasks[*at].action) {
-        // A move that an undo began before it was killed was made, or wasn't.
+        // A killed undo may or may not have made this move.
         (Step::Begun, Action::MoveBack(made)) => !is_moved_back(access, made),
         // After a killed undo, the reason why the path exists isn't known.
         (Step::Done, Action::Restore { path, before: State::Missing, .. }) => {

@@ -1,4 +1,4 @@
-//! Notes which steps of an undo are done. Another undo goes on with the others.
+//! Records which steps of an undo are done. A later undo continues with the other steps.
 
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
@@ -13,17 +13,17 @@ const PROGRESS: &str = "progress";
 #[repr(u8)]
 pub(crate) enum Step {
     Open = b'-',
-    /// An undo that was killed may have done the step.
+    /// A killed undo may have done the step.
     Begun = b'?',
     Done = b'+',
 }
 
-/// Makes room for the notes of an undo of so many steps, which may find the disk full.
+/// Reserves space for the notes of an undo with `steps` steps, because the disk may be full later.
 pub(crate) fn reserve(folder: &PrivateFolder, steps: usize) -> io::Result<()> {
     folder.updated(PROGRESS)?.write_all_at(&vec![Step::Open as u8; steps], 0)
 }
 
-/// Returns how far each of so many steps is.
+/// Returns the progress of each step.
 pub(crate) fn read(folder: &PrivateFolder, steps: usize) -> io::Result<Vec<Step>> {
     let mut bytes = Vec::new();
     match folder.file(PROGRESS) {
@@ -40,7 +40,7 @@ pub(crate) fn read(folder: &PrivateFolder, steps: usize) -> io::Result<Vec<Step>
     Ok(steps.collect())
 }
 
-/// Notes how far a step is. Without room for the note, another undo does the step again.
+/// Records the progress of a step. If the note can't be written, a later undo repeats the step.
 pub(crate) fn note(folder: &PrivateFolder, at: usize, step: Step) {
     #[cfg(test)]
     NOTES_LEFT.with(|left| match left.get().checked_sub(1) {

@@ -1,4 +1,4 @@
-//! Carries out an undo: restores paths, one after the other.
+//! Performs an undo: restores the paths one by one.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -31,11 +31,11 @@ pub(crate) struct Restoration<'a> {
     all: &'a Folder,
     read: &'a SavedCall,
     plan: &'a UndoPlan,
-    /// The paths of each file that had more than one.
+    /// The paths of each file that had several paths.
     names: HashMap<Identity, Vec<&'a Path>>,
-    /// The path at which each of these files is made again.
+    /// The path at which each of these files is created again.
     made: HashMap<Identity, PathBuf>,
-    /// The names that were given back to files whose later contents stay.
+    /// The restored names of files whose later contents are kept.
     renamed: HashSet<PathBuf>,
     /// Whether later changes are lost.
     is_forced: bool,
@@ -69,8 +69,8 @@ impl<'a> Restoration<'a> {
         }
     }
 
-    /// Does the open tasks of the plan, without those of paths that are left. Returns the other
-    /// paths that are left.
+    /// Does the open tasks of the plan, except those of conflicting paths. Returns further paths
+    /// that couldn't be restored.
     pub(crate) fn run(mut self) -> Vec<UndoConflict> {
         let open: HashSet<usize> = self.plan.open.iter().copied().collect();
         let mut conflicts = Vec::new();
@@ -110,19 +110,19 @@ impl<'a> Restoration<'a> {
                 continue;
             }
             match action {
-                // The objects that have these paths now aren't those that had them before the move.
+                // The objects that have these paths now aren't the objects from before the move.
                 Action::MoveBack(made) => unmoved.extend([&*made.from, &*made.to]),
                 action => waiting.push(action.path()),
             }
         }
-        // The undo of another call may ask whether these paths are restored.
+        // The undo of another call may check whether these paths are restored.
         for at in needless {
             progress::note(&self.read.folder, at, Step::Done);
         }
         conflicts
     }
 
-    /// Does one task. A finished task is done again without harm.
+    /// Does one task. Repeating a finished task is harmless.
     fn act(&mut self, after: &Path, action: &Action) -> io::Result<()> {
         match action {
             Action::Restore { path, before, merged } => {
@@ -158,7 +158,7 @@ impl<'a> Restoration<'a> {
             Err(_) => false,
         };
         let original = DirEntryRef::find(self.access, &made.from)?;
-        // The moved object may have been made again by now, with its earlier contents.
+        // The moved object may have been created again with its earlier contents.
         if !exists && original.stat()?.is_some() {
             return Ok(());
         }
@@ -177,7 +177,7 @@ impl<'a> Restoration<'a> {
         }
     }
 
-    /// Gives a path its earlier state, or the merged contents.
+    /// Restores a path's earlier state, or writes the merged contents.
     fn restore(&mut self, path: &Path, before: &State, merged: Option<&[u8]>) -> io::Result<()> {
         let now = State::at(self.access, path, before.depth())?;
         if merged.is_none() && before.same_contents(&now) && !self.is_another(before, &now) {
@@ -215,15 +215,16 @@ impl<'a> Restoration<'a> {
             }
             State::File { .. } => self.make_file(path, &place, before, merged)?,
         }
-        // A replaced object keeps its name, so the directory keeps its times.
+        // Replacing an object doesn't change the directory's names, so the directory's times are
+        // restored.
         match directory_times {
             Some(times) => place.set_directory_times(&times),
             None => Ok(()),
         }
     }
 
-    /// Makes a file again: as another name of the same file if there is one, otherwise from the
-    /// saved copy.
+    /// Creates a file again: as another name of the same file if the file still has a name,
+    /// otherwise from the saved copy.
     fn make_file(
         &mut self,
         path: &Path,
@@ -248,11 +249,12 @@ impl<'a> Restoration<'a> {
             if merged.is_some() || (is_own && !self.has_contents(path, before)) {
                 return self.write_over(place, before, merged);
             }
-            // The file may have got contents by its other names since, which aren't the call's.
+            // The file may have got contents by its other names since. They don't belong to the
+            // call.
             self.renamed.insert(path.to_owned());
             return Ok(());
         }
-        // The file has its permissions when it gets its name: an undo may be killed between two
+        // The file gets its permissions before its name, since an undo may be killed between two
         // steps.
         match self.write_aside(&aside, before, merged) {
             Ok(()) => match put(&aside, place) {
@@ -276,7 +278,7 @@ impl<'a> Restoration<'a> {
         Ok(())
     }
 
-    /// Writes a file with its permissions next to its place.
+    /// Writes a file with its permissions under a temporary name in the same directory.
     fn write_aside(
         &self,
         aside: &DirEntryRef<'_>,
@@ -291,8 +293,8 @@ impl<'a> Restoration<'a> {
         }
     }
 
-    /// Makes a file on a full disk: the saved copy itself becomes the file, or the file is written
-    /// over.
+    /// Creates a file on a full disk. The saved copy itself becomes the file, or the existing file
+    /// is overwritten.
     fn make_without_room(
         &self,
         place: &DirEntryRef<'_>,
@@ -310,23 +312,23 @@ impl<'a> Restoration<'a> {
         self.write_over(place, before, merged)
     }
 
-    /// Returns a name next to a place, for an object that gets its real name when it is complete.
-    /// Each undo of the call uses the same name and removes an object there, so an undo that was
-    /// killed leaves nothing.
+    /// Returns a temporary name in the same directory, for an object that gets its real name when
+    /// it is complete. Each undo of the call uses the same name and removes an object with this
+    /// name. So a killed undo leaves no file behind.
     fn beside(&self, place: &DirEntryRef<'a>) -> io::Result<DirEntryRef<'a>> {
         let aside = place.beside(&format!(".toolhold-undo-{}.tmp", self.read.about.call))?;
         let _ = aside.remove();
         Ok(aside)
     }
 
-    /// Returns the state of a file with several names when the call ended. Returns `None` if it is
-    /// unknown.
+    /// Returns the state of a file with several names at the end of the call. Returns `None` if the
+    /// state is unknown.
     fn left(&self, before: &State) -> Option<&KeptFile> {
         let State::File { copy: Some(copy), .. } = before else { return None };
         self.read.after.as_ref()?.kept.get(copy)
     }
 
-    /// Checks whether the file that is kept has the contents that the call left.
+    /// Checks whether the preserved file has the contents from the end of the call.
     fn is_as_left(&self, before: &State) -> bool {
         let State::File { copy: Some(copy), .. } = before else { return true };
         if self.read.after.is_none() {
@@ -334,14 +336,14 @@ impl<'a> Restoration<'a> {
         }
         match (self.left(before), KeptFile::read(self.access, &self.read.folder, *copy)) {
             (Some(left), Ok(now)) => left.digest == now.digest,
-            // The file isn't kept, and such a file is not written by its other names.
+            // The file isn't preserved. Such a file is not written by its other names.
             (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => false,
-            // The call has left a file that can't be read.
+            // The call left a file that can't be read.
             _ => true,
         }
     }
 
-    /// Checks whether the file that is kept has its earlier contents again.
+    /// Checks whether the preserved file has its earlier contents again.
     fn has_kept(&self, before: &State) -> bool {
         let State::File { copy: Some(copy), digest, .. } = before else { return false };
         KeptFile::read(self.access, &self.read.folder, *copy).is_ok_and(|now| now.digest == *digest)
@@ -366,7 +368,7 @@ impl<'a> Restoration<'a> {
         Ok((mode, owner) != left.meta.permissions())
     }
 
-    /// Checks whether the file itself is kept, and has a name again.
+    /// Checks whether the file itself is preserved, and has a name again.
     fn is_kept(&self, aside: &DirEntryRef<'_>, before: &State) -> bool {
         let State::File { copy: Some(copy), is_shared, .. } = before else { return false };
         *is_shared
@@ -374,8 +376,8 @@ impl<'a> Restoration<'a> {
             && aside.name_of_kept(&self.read.folder, &kept_name(*copy)).is_ok()
     }
 
-    /// Finds another name of the file that a path had: a name that is left, or one that was made
-    /// again. Returns `None` if there is no other name.
+    /// Finds another name of the file that a path had. The name may be an existing name or a
+    /// restored one. Returns `None` if there is no other name.
     fn other_name(&self, path: &Path, before: &State) -> Option<DirEntryRef<'a>> {
         let State::File { identity: Some(identity), is_shared, .. } = before else { return None };
         if Rule::Names.is_off() {
@@ -400,8 +402,8 @@ impl<'a> Restoration<'a> {
         siblings.find(|place| is_name_of(place, identity))
     }
 
-    /// Checks whether a file is another one, and one of the two has other names: their contents are
-    /// the same only now.
+    /// Checks whether two states are of different files, and one of the files has other names.
+    /// Their contents are then equal only at the moment.
     fn is_another(&self, before: &State, now: &State) -> bool {
         let (
             State::File { identity: Some(one), is_shared, .. },
@@ -413,7 +415,7 @@ impl<'a> Restoration<'a> {
         one != other && (*is_shared || *is_shared_now) && self.made_again(one) != Some(*other)
     }
 
-    /// Returns the file that was made again in the place of an earlier one.
+    /// Returns the file that was created again in place of an earlier one.
     fn made_again(&self, file: &Identity) -> Option<Identity> {
         let place = DirEntryRef::find(self.access, self.made.get(file)?).ok()?;
         Identity::at(&place.handle().ok()?)
@@ -424,7 +426,7 @@ impl<'a> Restoration<'a> {
     }
 
     /// Writes the contents into the existing file, so that all of its names have them. The owner
-    /// stays.
+    /// doesn't change.
     fn write_over(
         &self,
         place: &DirEntryRef<'_>,
@@ -467,7 +469,8 @@ fn is_name_of(place: &DirEntryRef<'_>, file: &Identity) -> bool {
     place.handle().is_ok_and(|handle| Identity::at(&handle) == Some(*file))
 }
 
-/// Checks whether a file has to be written over: others have the file too, or another user owns it.
+/// Checks whether a file must be overwritten in place, because it has other names or another user
+/// owns it.
 fn is_in_place(before: &State, now: &State) -> bool {
     match (before, now) {
         (
@@ -490,7 +493,8 @@ fn make_room(file: &File, size: u64) -> io::Result<()> {
 /// Gives an object its real name.
 fn put(aside: &DirEntryRef<'_>, place: &DirEntryRef<'_>) -> io::Result<()> {
     let result = aside.rename(place);
-    // A rename does nothing if both are names of one file, so the other name is removed.
+    // A rename does nothing if both names belong to one file, so the temporary name is removed
+    // here.
     let _ = aside.remove();
     result
 }

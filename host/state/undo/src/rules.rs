@@ -1,5 +1,4 @@
-//! Rules of undo that the tests switch off, one after the other: the random cases have to find each
-//! of them missing.
+//! Rules of undo that the tests disable one by one. The random cases must detect each missing rule.
 
 /// A rule of undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,11 +11,11 @@ pub(crate) enum Rule {
     Permissions,
     /// The permissions of a path are restored.
     Modes,
-    /// A name of a file that is left becomes a link again.
+    /// A restored name of a file that still exists becomes a link to this file again.
     Names,
     /// A file with several names is written over.
     InPlace,
-    /// In a cache, files that no call has made are saved.
+    /// Files in a cache are saved if no call has made them.
     Caches,
     /// On a full disk, the saved copy becomes the file.
     Room,

@@ -1,4 +1,4 @@
-//! Reads a saved call for its undo: whether it still runs, when it changed something, and whether
+//! Reads a saved call for its undo: whether the call still runs, when it changed files, and whether
 //! it was undone.
 
 use std::io::{self, BufReader, Write as _};
@@ -14,24 +14,25 @@ use super::lines::{self, Line, moves};
 use super::progress::{self, Step};
 use super::tasks::{Action, tasks};
 
-/// A journal as it was read.
+/// A saved call with its journal.
 pub(crate) struct SavedCall {
     pub(crate) folder: PrivateFolder,
     pub(crate) about: UndoEntry,
     pub(crate) lines: Vec<Line>,
-    /// `None`: the process was killed before the call ended.
+    /// The states after the call. `None` if the process was killed before the call ended.
     pub(crate) after: Option<After>,
 }
 
 impl SavedCall {
-    /// Reads a call. Returns `None` if nothing of the call is saved.
+    /// Reads a call. Returns `None` if the call isn't saved.
     pub(crate) fn read(all: &Folder, call: &str) -> io::Result<Option<Self>> {
         let Some((folder, entry)) = all.find(call)? else { return Ok(None) };
         let mut lines = lines::read(&folder)?;
         if let Some(Line::Move(last)) = lines.last()
             && !is_running(&folder)
         {
-            // The process was killed right here. Later, nothing shows whether the move was made.
+            // The process was killed before it recorded the result. Later, the result of the move
+            // can't be determined.
             let line = Line::Moved { moved: last.is_at(&last.to) };
             let text = format!("\n{}\n", serde_json::to_string(&line)?);
             folder.appended(JOURNAL)?.write_all(text.as_bytes())?;
@@ -84,7 +85,7 @@ impl SavedCall {
         is_running(&self.folder)
     }
 
-    /// Notes that the call is undone, and removes its copies to make room.
+    /// Records that the call is undone, and removes its copies to make room.
     pub(crate) fn mark_undone(&self) -> io::Result<()> {
         for name in self.folder.names(usize::MAX)? {
             let number = name.strip_prefix("kept-").unwrap_or(&name);
@@ -95,7 +96,7 @@ impl SavedCall {
         UndoEntry { undone: true, undo_at: Some(now()), ..self.about.clone() }.save(&self.folder)
     }
 
-    /// Notes that so many paths are left.
+    /// Records the number of paths that were not restored.
     pub(crate) fn mark_left(&self, left: usize) -> io::Result<()> {
         UndoEntry { left, undo_at: Some(now()), ..self.about.clone() }.save(&self.folder)
     }

@@ -1,5 +1,5 @@
-//! Reads and writes paths in saved files. They are JSON, whose texts are UTF-8, and the names of
-//! files needn't be.
+//! Reads and writes paths in saved files. The files are JSON, which is UTF-8. File names needn't be
+//! UTF-8.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,7 +10,8 @@ use serde::{Deserialize, Deserializer, Serializer};
 
 use super::hex::{bytes, hex};
 
-/// Begins a path that isn't UTF-8; its bytes follow in hexadecimal. No path has this character.
+/// The first character of a path that isn't UTF-8. The path's bytes follow in hexadecimal. No real
+/// path contains this character.
 const ENCODED: char = '\0';
 
 fn text(path: &Path) -> String {

@@ -17,12 +17,13 @@ use super::files::{self, DirEntryRef, Meta};
 use super::hex::hex;
 use super::saved_path;
 
-/// Identifies a file, whatever its name is.
+/// The identity of a file, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Identity {
     device: u64,
     inode: u64,
-    /// The time of creation: a number that is free again gets another file.
+    /// The time of creation. It distinguishes files that had the same inode number one after the
+    /// other.
     born: (i64, u32),
 }
 
@@ -38,8 +39,8 @@ impl Identity {
         Self::from_stat(handle.as_fd(), &stat)
     }
 
-    /// Identifies an open object. Returns `None` if the file system doesn't say when the object was
-    /// made.
+    /// Returns the identity of an open object. Returns `None` if the file system doesn't store the
+    /// time of creation.
     pub(crate) fn from_stat(handle: BorrowedFd<'_>, stat: &Stat) -> Option<Self> {
         let statx = rustix::fs::statx(handle, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
         if statx.stx_mask & StatxFlags::BTIME.bits() == 0 {
@@ -86,13 +87,13 @@ pub(crate) enum State {
     File {
         meta: Meta,
         size: u64,
-        /// SHA-256 of its contents. Empty: only the size and the time are known.
+        /// SHA-256 of the contents. Empty if only the size and the time are known.
         digest: String,
-        /// The number of the saved copy, if there is one.
+        /// The number of the saved copy, if the file has one.
         copy: Option<u32>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         identity: Option<Identity>,
-        /// Whether it has several names.
+        /// Whether the file has several names.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_shared: bool,
     },
@@ -118,14 +119,15 @@ pub(crate) enum State {
 /// How closely a file is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// Its contents are read.
+    /// The contents are read.
     Contents,
-    /// Only its size and its times.
+    /// Only the size and the times are read.
     Times,
 }
 
 impl State {
-    /// Returns the current state of a path, without a copy. `Missing`, if its directory is missing.
+    /// Returns the current state of a path, without a copy. Returns `Missing` if its directory is
+    /// missing.
     pub(crate) fn at(access: &Access, path: &Path, depth: Depth) -> io::Result<Self> {
         let handle = match DirEntryRef::find(access, path).and_then(|place| place.handle()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Missing),
@@ -133,7 +135,7 @@ impl State {
         };
         Self::from_object(access, &handle, |file, _| match depth {
             Depth::Contents => match digest(file) {
-                // Its name can be moved back nevertheless.
+                // The object can't be read, but its name can be moved back.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     Ok((None, String::new()))
                 }
@@ -143,8 +145,8 @@ impl State {
         })
     }
 
-    /// Returns the state of an object that is held by a handle. A file's contents go through
-    /// `copy`, which returns the number of the copy.
+    /// Returns the state of the object behind a handle. A file's contents go through `copy`, which
+    /// returns the number of the copy.
     pub(crate) fn from_object(
         access: &Access,
         object: &OwnedFd,
@@ -171,7 +173,7 @@ impl State {
         }
     }
 
-    /// Checks whether both are the same thing with the same contents.
+    /// Checks whether both are the same kind of object with the same contents.
     pub(crate) fn same(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -187,7 +189,7 @@ impl State {
         }
     }
 
-    /// Returns the permissions. Returns `None` if the object has no permissions of its own.
+    /// Returns the permissions. Returns `None` if the object has no permissions.
     pub(crate) fn mode(&self) -> Option<u32> {
         self.meta().map(|meta| meta.mode)
     }
@@ -200,7 +202,8 @@ impl State {
         }
     }
 
-    /// Returns the identity of the file, link or directory. Returns `None` if it is unknown.
+    /// Returns the identity of the file, link or directory. Returns `None` if the identity is
+    /// unknown.
     pub(crate) fn object(&self) -> Option<Identity> {
         match self {
             Self::File { identity, .. }
@@ -210,7 +213,7 @@ impl State {
         }
     }
 
-    /// Checks whether it is a file that has several names.
+    /// Checks whether the object is a file with several names.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Self::File { is_shared: true, .. })
     }
@@ -222,7 +225,7 @@ impl State {
         }
     }
 
-    /// Checks whether this user can give it back to its owner after it was removed.
+    /// Checks whether this user can create the object again with its owner after it was removed.
     pub(crate) fn is_restorable(&self) -> bool {
         let user = rustix::process::geteuid();
         let owner = match self {
@@ -247,13 +250,13 @@ impl State {
         }
     }
 
-    /// Checks whether it is a file or a link.
+    /// Checks whether the object is a file or a link.
     pub(crate) fn has_contents(&self) -> bool {
         matches!(self, Self::File { .. } | Self::Link { .. })
     }
 
-    /// Checks whether a person would say that this path was changed: the times of a directory
-    /// change with its entries.
+    /// Checks whether a person would regard the path as changed. The times of a directory don't
+    /// matter, since they change with its entries.
     pub(crate) fn is_changed_to(&self, now: &Self) -> bool {
         match (self, now) {
             (Self::Directory { meta, .. }, Self::Directory { meta: now, .. }) => {
@@ -275,7 +278,7 @@ impl State {
         modes && self.same_contents(other)
     }
 
-    /// Checks whether both have the same contents, whatever their modes and times are.
+    /// Checks whether both have the same contents. Modes and times may differ.
     pub(crate) fn same_contents(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -295,7 +298,7 @@ impl State {
     }
 }
 
-/// Checks whether this user may give its files to a group.
+/// Checks whether this user may set a file's group to `group`.
 fn is_in_group(group: u32) -> bool {
     if group == rustix::process::getegid().as_raw() {
         return true;
@@ -309,14 +312,15 @@ pub(crate) struct Content<'a> {
     access: &'a Access,
     object: &'a OwnedFd,
     pub(crate) identity: Option<Identity>,
-    /// Whether it has several names.
+    /// Whether the file has several names.
     pub(crate) is_shared: bool,
 }
 
 impl Content<'_> {
-    /// Keeps the file itself in a folder, next to its copy: other names of the file may be left.
+    /// Links the file itself into a folder, next to its copy, because other names of the file may
+    /// remain.
     pub(crate) fn keep(&self, path: &Path, folder: &PrivateFolder, copy: u32) -> io::Result<()> {
-        // A command sees the file through a mount of its own, where it can get no name outside.
+        // In a command's view, the file is on a separate mount, where it can't get a name outside.
         let object = DirEntryRef::find(self.access, path)?.handle()?;
         if Identity::at(&object) == self.identity {
             folder.link(object.as_fd(), &kept_name(copy))?;
@@ -329,7 +333,7 @@ impl Content<'_> {
     }
 }
 
-/// Returns the name of the kept file whose copy has a number.
+/// Returns the name of the preserved file whose copy has this number.
 pub(crate) fn kept_name(copy: u32) -> String {
     format!("kept-{copy}")
 }
@@ -338,7 +342,7 @@ fn digest(content: &Content<'_>) -> io::Result<String> {
     digest_of(content.open()?)
 }
 
-/// Returns the SHA-256 of the bytes of a file from its position on, in hexadecimal.
+/// Returns the SHA-256 of a file's bytes from its current position on, in hexadecimal.
 pub(crate) fn digest_of(mut file: File) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];

@@ -1,5 +1,5 @@
-//! `UndoStore`: lists the saved calls of a user, finds the latest in a directory, and plans and
-//! does an undo of one.
+//! `UndoStore`: lists the saved calls of a user, finds the latest call in a directory, and plans
+//! and performs its undo.
 
 use std::fmt;
 use std::io;
@@ -19,7 +19,7 @@ use super::plan::UndoPlan;
 use super::restore::Restoration;
 use super::saved::SavedCall;
 
-/// Why an undo was not done, or not to its end.
+/// The reason why an undo was not done, or not completed.
 #[derive(Debug)]
 pub enum UndoError {
     /// No changes of that call are saved.
@@ -30,8 +30,8 @@ pub enum UndoError {
     Running,
     /// The saved call can't be read. Nothing was changed.
     Unreadable(io::Error),
-    /// Some paths are left. All others are as before the call. Another undo of the call goes on
-    /// with those that are left.
+    /// Some paths were not restored. All other paths are as before the call. Another undo of the
+    /// call continues with the remaining paths.
     Partial {
         /// The paths that are restored.
         done: usize,
@@ -70,7 +70,7 @@ impl std::error::Error for UndoError {}
 pub struct UndoStore(Arc<Folder>);
 
 impl UndoStore {
-    /// Returns the store in a folder, which is created at the first change.
+    /// Returns the store in a folder. The first change creates the folder.
     pub fn in_folder(path: PathBuf, bounds: UndoLimits) -> Self {
         Self(Arc::new(Folder {
             path,
@@ -80,8 +80,8 @@ impl UndoStore {
         }))
     }
 
-    /// Returns the journal of a call that begins. `required`: a change whose old state can't be
-    /// saved is refused.
+    /// Returns the journal of a new call. `required`: whether a change is refused if its old state
+    /// can't be saved.
     pub fn journal(&self, about: UndoEntry, required: bool) -> Journal {
         let rules = SaveRules { required, call_bytes: self.0.bounds.call_bytes };
         Journal::new(Arc::clone(&self.0), about, rules)
@@ -98,16 +98,16 @@ impl UndoStore {
         Ok(calls)
     }
 
-    /// Returns the newest call that changed something in a directory, more than times, and isn't
-    /// undone, whoever made it. Calls of which an undo has left something come last.
+    /// Returns the newest call in a directory, by any caller, that isn't undone. Calls that changed
+    /// only times are omitted. Calls with an incomplete undo come last.
     ///
     /// # Errors
     ///
-    /// The system's, if the folder can't be read or trusted.
+    /// Returns the system's error if the folder can't be read or trusted.
     pub fn latest_in(&self, directory: &Path) -> io::Result<Option<UndoEntry>> {
         let calls = self.0.list()?;
         let next = calls.iter().filter(|about| about.is_next());
-        // The undo of another call may have been what was missing.
+        // After the undo of another call, an incomplete undo may now be possible.
         let left = calls.iter().filter(|about| !about.undone && about.left > 0);
         for about in next.chain(left) {
             let read = SavedCall::read(&self.0, &about.call)?;
@@ -118,12 +118,12 @@ impl UndoStore {
         Ok(None)
     }
 
-    /// Returns the calls of the same turn of the agent that aren't undone, the newest first. A call
-    /// outside of any turn is alone.
+    /// Returns the calls of the same agent turn that aren't undone, newest first. If the call
+    /// belongs to no turn, returns only this call.
     ///
     /// # Errors
     ///
-    /// The system's, if the folder can't be read or trusted.
+    /// Returns the system's error if the folder can't be read or trusted.
     pub fn turn_of(&self, about: &UndoEntry) -> io::Result<Vec<UndoEntry>> {
         if about.turn.is_none() {
             return Ok(vec![about.clone()]);
@@ -137,18 +137,18 @@ impl UndoStore {
     ///
     /// # Errors
     ///
-    /// [`UndoError::NotSaved`], [`UndoError::AlreadyUndone`], [`UndoError::Running`] and
-    /// [`UndoError::Unreadable`].
+    /// [`UndoError::NotSaved`], [`UndoError::AlreadyUndone`], [`UndoError::Running`] or
+    /// [`UndoError::Unreadable`] if the call can't be undone.
     pub fn plan(&self, call: &str) -> Result<UndoPlan, UndoError> {
         self.plan_only(call, None)
     }
 
-    /// Plans an undo for `only` this path and everything below it. Changes there since the call are
-    /// lost.
+    /// Plans an undo of the path `only` and everything below it. Changes of this path since the
+    /// call are lost.
     ///
     /// # Errors
     ///
-    /// The errors of [`plan`](Self::plan).
+    /// Returns the errors of [`plan`](Self::plan).
     pub fn plan_only(&self, call: &str, only: Option<&Path>) -> Result<UndoPlan, UndoError> {
         UndoPlan::new(&Access::default(), &self.0, &self.saved(call)?, only)
             .map_err(UndoError::Unreadable)
@@ -163,11 +163,12 @@ impl UndoStore {
         self.undo_only(call, None)
     }
 
-    /// Restores `only` this path and everything below it. Changes there since the call are lost.
+    /// Restores the path `only` and everything below it. Changes of this path since the call are
+    /// lost.
     ///
     /// # Errors
     ///
-    /// [`UndoError`].
+    /// [`UndoError`] if the undo isn't done or isn't complete.
     pub fn undo_only(&self, call: &str, only: Option<&Path>) -> Result<UndoPlan, UndoError> {
         let _lock = self.0.lock().map_err(UndoError::Unreadable)?;
         let read = self.saved(call)?;
@@ -201,8 +202,8 @@ impl UndoStore {
         Err(UndoError::Partial { done, left: plan.conflicts })
     }
 
-    /// Sets aside the saved states of a call that is undone and may run again. They count for the
-    /// undo of calls beside it, and aren't listed.
+    /// Sets aside the saved states of an undone call that may run again. The undo of concurrent
+    /// calls still uses these states, but they aren't listed.
     pub fn set_aside(&self, call: &str) {
         if let Err(error) = self.0.set_aside(call) {
             tracing::warn!("the changes of the call {call} can't be set aside: {error}");

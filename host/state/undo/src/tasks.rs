@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use super::lines::{Line, Move, is_first, present};
 use super::state::State;
 
-/// One step. Each leaves either the old or the new state, and can be repeated.
+/// One step of an undo. After a step, the path has the old or the new state. A step can be
+/// repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
     /// The path after the call of the object that the task changes.
@@ -16,11 +17,11 @@ pub(crate) struct Task {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// The path gets the state, whatever its permissions and times are.
+    /// Restores the state of the path, except its permissions and times.
     Restore { path: PathBuf, before: State, merged: Option<Vec<u8>> },
-    /// The path gets its permissions and times.
+    /// Restores the permissions and times of the path.
     Meta { path: PathBuf, before: State },
-    /// An object gets its earlier path.
+    /// Moves an object back to its earlier path.
     MoveBack(Move),
 }
 
@@ -35,8 +36,8 @@ impl Action {
 
 /// Returns the tasks of a journal, the last change first.
 pub(crate) fn tasks(lines: &[Line], moves: &[Move]) -> Vec<Task> {
-    // A segment has the states that were saved between two moves. It is stored with the moves
-    // after it.
+    // A segment has the states that were saved between two moves. The segment is stored with the
+    // moves that follow it.
     let mut segment: BTreeMap<&Path, &State> = BTreeMap::new();
     let mut segments = Vec::new();
     let mut later = moves;

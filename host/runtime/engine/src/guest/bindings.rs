@@ -1,5 +1,6 @@
-//! The contract as Rust types for the host's side, generated from its WIT: what every plugin may
-//! import, and what plugins export. Each capability's interface is with the capabilities.
+//! The contract as Rust types for the host, generated from its WIT: the common imports of all
+//! plugins, and the exports of plugins. The interface of a capability is in the capability's own
+//! module.
 #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT documents it")]
 
 wasmtime::component::bindgen!({

@@ -28,8 +28,8 @@ fn has_export(pre: &InstancePre<CallState>, interface: &str) -> bool {
 /// The exports of a component for tools.
 pub(crate) struct ToolExports {
     indices: PluginIndices,
-    /// The export that calls a tool. A call looks up only this export: the types of an export are
-    /// compared for each instance.
+    /// The export that calls a tool. A call looks up only this export, because wasmtime compares
+    /// the types of an export for each instance.
     call_tool: ComponentExportIndex,
 }
 
@@ -43,11 +43,11 @@ pub(crate) struct CallTool(
 );
 
 impl ToolExports {
-    /// Finds the exports for tools. Returns `None` if there are no such exports.
+    /// Finds the exports for tools. Returns `None` if the component doesn't export them.
     ///
     /// # Errors
     ///
-    /// The export isn't what the contract says.
+    /// Returns an error if an export doesn't match the contract.
     pub(crate) fn find(pre: &InstancePre<CallState>) -> Result<Option<Self>, ExportError> {
         let name = format!("toolhold:tool/tools@{CONTRACT_VERSION}");
         if !has_export(pre, &name) {
@@ -113,11 +113,11 @@ pub(crate) struct FilterExports(FiltersIndices);
 pub(crate) struct FilterInstance(Filters);
 
 impl FilterExports {
-    /// Finds the exports for filters. Returns `None` if there are no such exports.
+    /// Finds the exports for filters. Returns `None` if the component doesn't export them.
     ///
     /// # Errors
     ///
-    /// The export isn't what the contract says.
+    /// Returns an error if an export doesn't match the contract.
     pub(crate) fn find(pre: &InstancePre<CallState>) -> Result<Option<Self>, ExportError> {
         let name = format!("toolhold:tool/filter@{CONTRACT_VERSION}");
         if !has_export(pre, &name) {

@@ -1,5 +1,5 @@
-//! Converts between the contract's types in WIT and in Rust. A guest's JSON is parsed here, once.
-//! If it isn't valid JSON, the call fails.
+//! Converts between the contract's types in WIT and in Rust. A guest's JSON is parsed only here.
+//! Invalid JSON fails the call.
 
 use std::time::Duration;
 
@@ -84,16 +84,16 @@ fn convert_failure(failure: types::Failure) -> Result<Failure, Failure> {
     })
 }
 
-/// Checks whether a text may be a guest's code. A sentence is not a code, since models read codes
-/// outside of fences.
+/// Checks whether a text may be a guest's error code. Sentences are refused, since models read
+/// codes outside of fences.
 fn is_code(text: &str) -> bool {
     (1..=WORD).contains(&text.len())
         && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.-".contains(letter))
         && !HOST_CODES.contains(&text)
 }
 
-/// Converts a part of an answer. The part is neutralised later, when it leaves the host. Returns
-/// `None` if this host doesn't know its kind.
+/// Converts a part of an answer, or returns `None` if its kind is unknown. The part is neutralised
+/// later, when it leaves the host.
 pub(crate) fn content(content: types::Content) -> Option<Content> {
     let body = match content.body {
         types::Body::Text(text) => Body::Text(text),
@@ -106,8 +106,8 @@ pub(crate) fn content(content: types::Content) -> Option<Content> {
     Some(Content { body, media_type, meta })
 }
 
-/// Parses the `meta` of a part, and drops the keys that only the host may use. Returns `None` if
-/// `meta` isn't valid, since it is optional.
+/// Parses the `meta` of a part, and drops the keys that only the host may use. `meta` is optional,
+/// so invalid JSON returns `None`.
 fn part_meta(text: &str) -> Option<Value> {
     if text.len() > MAX_META {
         return None;
@@ -115,7 +115,8 @@ fn part_meta(text: &str) -> Option<Value> {
     let mut meta: Value = serde_json::from_str(text).ok()?;
     if let Value::Object(fields) = &mut meta {
         fields.retain(|key, value| {
-            // A plugin may make this one claim of the host's, which only makes an answer stricter.
+            // A plugin may set this key of the host, since it only makes the treatment of an answer
+            // stricter.
             let is_allowed_claim = key == Content::UNTRUSTED && *value == Value::Bool(true);
             is_allowed_claim || !is_host_key(key)
         });
@@ -123,8 +124,8 @@ fn part_meta(text: &str) -> Option<Value> {
     Some(meta)
 }
 
-/// Checks a media type. It may come from an untrusted server, but readers trust it, since it is
-/// next to the part and not inside. So only its two short words are kept, without parameters.
+/// Checks a media type, and returns only its two short words, without parameters. An untrusted
+/// server may have written it, but readers trust it, since it is outside of the part.
 fn check_media_type(written: &str) -> String {
     let essence = cut(written.split(';').next().unwrap_or_default().trim(), WORD);
     match essence.split_once('/') {
@@ -206,7 +207,7 @@ fn count_values(text: &str) -> usize {
     count
 }
 
-/// Converts a guest's category, except those that only the host may use (invariant 5).
+/// Converts a guest's category, except the categories that only the host may use (invariant 5).
 fn convert_category(category: types::Category) -> Category {
     match category {
         types::Category::InvalidParameters => Category::InvalidParameters,

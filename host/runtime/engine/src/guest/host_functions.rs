@@ -1,4 +1,4 @@
-//! `toolhold:host/call`, `config` and `log`, which every guest may use, within limits.
+//! `toolhold:host/call`, `config` and `log`. Every guest may use them, within limits.
 
 use std::sync::PoisonError;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -22,8 +22,7 @@ const PROGRESS_MESSAGE: usize = 200;
 /// Most bytes of a log message.
 const LOG_MESSAGE: usize = 4096;
 
-/// Bytes of an answer that emitted parts leave to the tool, so that a tool that was told to stop
-/// can report this.
+/// Bytes of an answer that emitted parts leave free. A stopped tool can use them to report this.
 const LAST_WORDS: usize = 4096;
 
 impl call::Host for &mut CallState {
@@ -61,7 +60,7 @@ impl call::Host for &mut CallState {
             Some((end, _)) => cut_at_word(&whole, end),
             None => whole.as_str(),
         };
-        // Neutralising may make the text longer.
+        // The text may be longer after it is neutralised.
         let message = neutral_line(start).chars().take(PROGRESS_MESSAGE).collect();
         let fraction = fraction.filter(|fraction| (0.0..=1.0).contains(fraction));
         self.call.events.progress(Progress { fraction, message, untrusted: false });
@@ -69,9 +68,9 @@ impl call::Host for &mut CallState {
     }
 
     fn emit(&mut self, part: types::Content) -> wasmtime::Result<bool> {
-        // The budget is checked before the part is converted. Even an empty part has a cost. The
-        // rest of the budget after a part that is too large is for the answer, which may come
-        // behind the emitted parts.
+        // The budget is checked before the part is converted. Even an empty part has a cost. After
+        // a part that is too large, the rest of the budget is for the answer, which may follow the
+        // emitted parts.
         let size = convert::part_size(&part);
         let budget_left = self.call.emit_budget.saturating_sub(size);
         if self.call.emitted_all || budget_left < LAST_WORDS {

@@ -1,5 +1,5 @@
-//! Links all host functions that a component may import. Which of them a component may import is
-//! decided before (`toolhold_component::refusal`).
+//! Links all host functions that a component may import. `toolhold_component::refusal` decides
+//! earlier which of them a component may import.
 //!
 //! The WASI base is always linked, since interpreters import all of it. Without a grant it is
 //! empty: no directories, no environment, no arguments, and sockets that refuse every call. All

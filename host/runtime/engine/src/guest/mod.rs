@@ -1,5 +1,5 @@
-//! The host's side of an instance: the WASI base and the functions that every plugin may import,
-//! the capabilities, the conversions of the contract, and the state of the instance's call.
+//! The host's side of an instance: the WASI base, the functions for every plugin, the capabilities,
+//! the conversions of the contract, and the state of the instance's call.
 
 pub(crate) mod bindings;
 pub mod capability;
@@ -31,17 +31,17 @@ use crate::timing::CallWatch;
 use crate::wasi::{Capture, Descriptor, Files, FilesView};
 use capability::{CallCapabilities, CallFacts, PluginGrants};
 
-/// The host's side of one instance and of its call. It is always dropped with its store.
+/// The host's state of one instance and its call. The store always drops this state with itself.
 pub(crate) struct CallState {
     wasi: WasiCtx,
     /// The guest's working directory.
     directory: Option<String>,
     table: ResourceTable,
-    /// The streams in the table that print, by their handles.
+    /// The output streams in the table, by their handles.
     printing: BTreeMap<u32, Capture>,
     pub(crate) memory: StoreLimiter,
     pub(crate) files: Files,
-    /// The capabilities of the call, out of its plugin's grants.
+    /// The capabilities of the call, made from the grants of its plugin.
     pub(crate) capabilities: CallCapabilities,
     pub(crate) call: RunningCall,
 }
@@ -49,7 +49,7 @@ pub(crate) struct CallState {
 /// The call as `toolhold:host/call`, `log` and `search` see it.
 pub(crate) struct RunningCall {
     pub(crate) id: CallId,
-    /// The caller of the call. `None`: the instance has no call yet.
+    /// The caller of the call. `None` if the instance has no call yet.
     pub(crate) caller: Option<Arc<dyn CallerSource>>,
     /// The plugin's name, for the log.
     pub(crate) plugin: Arc<str>,
@@ -59,17 +59,17 @@ pub(crate) struct RunningCall {
     pub(crate) config: Arc<PluginConfig>,
     pub(crate) watch: Arc<CallWatch>,
     pub(crate) events: Arc<dyn Events>,
-    /// The emitted parts, which are the answer if the call is stopped. They are shared with the
-    /// waiting task, since a stopped call keeps its store.
+    /// The emitted parts, which become the answer of a stopped call. The waiting task shares them,
+    /// since a stopped call doesn't return its store.
     pub(crate) emitted: Emitted,
-    /// Whether time stands still for the guest.
+    /// Whether the guest's clocks are stopped.
     pub(crate) still: bool,
-    /// Bytes that may still be emitted.
+    /// The number of bytes that the call may still emit.
     pub(crate) emit_budget: usize,
-    /// Whether a part was dropped, so that no more are taken.
+    /// Whether a part was dropped. The host then drops all later parts.
     pub(crate) emitted_all: bool,
     pub(crate) log_budget: usize,
-    /// The current second, and the number of progress messages that were passed on in it.
+    /// The current second, and the number of progress messages in this second.
     pub(crate) progress: (Duration, u32),
     pub(crate) stdout: Capture,
     pub(crate) stderr: Capture,
@@ -83,14 +83,15 @@ pub(crate) fn take_emitted(emitted: &Emitted) -> Vec<Content> {
     std::mem::take(&mut *emitted.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Most log messages of a component while it is instantiated, before it has a call.
+/// Most log messages of a component during its instantiation, before it has a call.
 const IDLE_LOG_LINES: usize = 20;
 
 impl CallState {
-    /// Makes the state of an instance without a call. A component may run code while it is
-    /// instantiated, long before a call. This code has no more rights than the weakest call: its
-    /// events are dropped, and `files` should be read-only. A call gets its own files later.
-    /// `directory`: the guest's working directory.
+    /// Makes the state of an instance without a call. `directory`: the guest's working directory.
+    ///
+    /// A component may run code during its instantiation, long before a call. This code has no more
+    /// rights than the weakest call: its events are dropped, and `files` should be read-only. A
+    /// call gets its own files later.
     pub(crate) fn idle(
         plugin: &Arc<str>,
         policy: &PluginGrants,
@@ -133,8 +134,8 @@ impl CallState {
         }
     }
 
-    /// Makes clocks stand still, and random numbers always the same. The offer of a component then
-    /// follows from its bytes and its settings, so the offer can be approved once.
+    /// Stops all clocks and makes random numbers constant. The offer of a component then depends
+    /// only on its bytes and its settings, so one approval is enough.
     pub(crate) fn stand_still(&mut self) {
         let mut wasi = base_context(None);
         wasi.wall_clock(StoppedClock)
@@ -146,8 +147,8 @@ impl CallState {
         self.call.still = true;
     }
 
-    /// Gives the instance a call. The instance keeps its handles and its memory. Memory, handles
-    /// and printed bytes that it has used still count.
+    /// Gives the instance a call. The instance keeps its handles and its memory. The limits of the
+    /// call include the memory, handles and printed bytes that the instance has already used.
     pub(crate) fn begin(
         &mut self,
         facts: &CallFacts<'_>,
@@ -172,8 +173,8 @@ impl CallState {
         call.progress = (Duration::ZERO, 0);
     }
 
-    /// Gives the call's command its arguments and its standard input, and keeps at most `limit`
-    /// bytes of its standard output. Its environment is empty.
+    /// Gives the call's command its arguments and its standard input. At most `limit` bytes of its
+    /// standard output are stored. The environment is empty.
     pub(crate) fn begin_command(&mut self, line: CommandLine, limit: usize) {
         let CommandLine { words, stdin } = line;
         self.call.stdout = Capture::new(limit);
@@ -182,23 +183,23 @@ impl CallState {
         self.wasi = wasi.build();
     }
 
-    /// Ends the call before its answer: closes all files and stops all events. Only the instance is
-    /// left, and the housekeeper drops it later.
+    /// Ends the call before its answer: closes all files and stops all events. The housekeeper
+    /// drops the rest of the instance later.
     pub(crate) fn end(&mut self) {
         self.table = ResourceTable::new();
         self.revoke_call();
     }
 
-    /// Ends the call, and keeps the instance ready for another one. Of the handles that the call
-    /// was given or has opened, only the granted directories, as names, and the streams that print
-    /// stay. The standard libraries of most languages get these handles once.
+    /// Ends the call, and prepares the instance for another one. Two kinds of handles stay open:
+    /// the granted directories, as names, and the streams that print. The standard libraries of
+    /// most languages get these handles only once.
     ///
-    /// Returns `false` if the guest has left other handles open, so that the instance can't serve
+    /// Returns `false` if the guest has other open handles, so that the instance can't serve
     /// another call.
     pub(crate) fn end_and_stay(&mut self) -> bool {
         let handles = self.table.iter_mut().count();
         let directories = self.table.iter_mut().filter(|entry| is_granted(&**entry)).count();
-        // One or two libraries ask for the granted directories, and each time the host opens them
+        // Some libraries ask for the granted directories again and again. Each request opens them
         // again.
         let opened_too_often = directories > 2 * self.files.roots();
 
@@ -270,7 +271,7 @@ fn base_context(directory: Option<&str>) -> WasiCtxBuilder {
     wasi
 }
 
-/// A clock that always shows its first moment.
+/// A clock that never advances.
 struct StoppedClock;
 
 impl HostWallClock for StoppedClock {
@@ -288,8 +289,8 @@ impl HostMonotonicClock for StoppedClock {
         1
     }
 
-    /// The time is not zero: the runtime of Go takes zero for a clock that fails, and ends the
-    /// program.
+    /// Returns a time that isn't zero. The runtime of Go treats zero as a broken clock, and ends
+    /// the program.
     fn now(&self) -> u64 {
         1
     }

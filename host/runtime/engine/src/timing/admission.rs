@@ -1,9 +1,9 @@
-//! Decides which calls run, which wait for a place, and which is next.
+//! Decides which calls run, which calls wait for a place, and which call is next.
 //!
-//! A plugin's calls run in the order in which they came. If calls of several plugins wait, the
-//! plugin with the fewest running calls is next. A plugin may run more calls than its share unless
-//! calls of another plugin wait. The reserved places are not for such a plugin: a running call
-//! isn't interrupted, so otherwise the next plugin could wait for minutes.
+//! A plugin's calls run in the order of their arrival. If calls of several plugins wait, the plugin
+//! with the fewest running calls is next. A plugin may run more calls than its share while no calls
+//! of other plugins wait. Such a plugin can't use the reserved places. A running call isn't
+//! interrupted, so without reserved places the next plugin could wait for minutes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,9 +21,9 @@ const WAITING: usize = 1024;
 /// The places of a host.
 #[derive(Debug)]
 pub struct Admission {
-    /// Most calls that one plugin may run while calls of another plugin wait.
+    /// Most running calls of one plugin while calls of another plugin wait.
     share: usize,
-    /// Places that a plugin beyond its share leaves free.
+    /// The number of places that a plugin beyond its share must leave free.
     reserve: usize,
     state: Mutex<State>,
 }
@@ -64,7 +64,7 @@ impl Admission {
     ///
     /// # Errors
     ///
-    /// There is no place, or the call is cancelled.
+    /// Returns the failure if there is no place, or the call is cancelled.
     pub async fn admit(
         self: &Arc<Self>,
         plugin: &Arc<str>,
@@ -86,8 +86,8 @@ impl Admission {
         }
     }
 
-    /// Takes a place among the running calls, or else in the queue. The receiver of a place in the
-    /// queue is notified when its turn comes.
+    /// Takes a place among the running calls, or else in the queue. A place in the queue comes with
+    /// a receiver, which is notified when it is the call's turn.
     fn enter(
         self: &Arc<Self>,
         plugin: &Arc<str>,
@@ -139,14 +139,15 @@ impl Admission {
                 load.running += 1;
                 state.free -= 1;
                 state.waiting -= 1;
-                // A call that no longer listens has dropped or soon drops its `CallPlace`.
+                // If the receiver is gone, the call has dropped its `CallPlace` or is about to drop
+                // it.
                 let _ = turn.send(());
             }
         }
     }
 
-    /// Finds the plugin whose first waiting call is next: the plugin with the fewest running calls,
-    /// and among such plugins, the one whose call came first.
+    /// Finds the plugin whose first waiting call is next. This is the plugin with the fewest
+    /// running calls. Among equal plugins, the earliest waiting call decides.
     fn next_plugin(&self, state: &State) -> Option<Arc<str>> {
         let waiting = state
             .plugins
@@ -185,7 +186,7 @@ impl Drop for CallPlace {
         if load.running == 0 && load.queue.is_empty() {
             state.plugins.remove(&self.plugin);
         }
-        // A waiting call that ends may have limited another plugin to its share.
+        // Another plugin may have been limited to its share because this call waited.
         self.admission.assign_places(state);
     }
 }

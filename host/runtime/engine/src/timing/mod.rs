@@ -1,7 +1,7 @@
-//! Which calls of plugins run, which wait, and when a running one is stopped.
+//! Decides which calls of plugins run, which calls wait, and when a running call is stopped.
 //!
-//! Nothing here knows what runs: [`Admission`] gives places to calls, and a [`CallWatch`] knows the
-//! time and the processor time of one call.
+//! This module is independent of the guest's code: [`Admission`] gives places to calls, and a
+//! [`CallWatch`] measures the time and the processor time of one call.
 
 mod admission;
 mod stop;

@@ -10,11 +10,11 @@ use toolhold_policy::OwnTable;
 /// The reason why the host stopped a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// The guest took longer than its time.
+    /// The guest exceeded its time limit.
     Timeout = 1,
     /// The caller has cancelled the call, or has gone.
     Cancelled = 2,
-    /// The guest used more processor time than it may.
+    /// The guest exceeded its limit of processor time.
     Cpu = 3,
 }
 
@@ -30,8 +30,8 @@ impl StopReason {
     }
 }
 
-/// Makes the failure of a guest that the host stopped. `waited`: the part of its time that it
-/// waited for its place. `table`: the table that raises the limits.
+/// Makes the failure of a guest that the host stopped. `waited`: the part of the elapsed time
+/// before the call got its place. `table`: the configuration table that raises the limits.
 pub(crate) fn failure(
     stop: StopReason,
     time: Duration,
@@ -62,8 +62,8 @@ pub fn less_or_more(key: &str, table: &OwnTable) -> String {
     format!("Ask for less at once. To raise the limit, set `{key}` in {table}.")
 }
 
-/// Makes the failure of a call that got no place. `waited`: the time that it waited, zero if the
-/// call was refused at once.
+/// Makes the failure of a call that got no place. `waited`: how long the call waited, or zero if it
+/// was refused immediately.
 pub fn busy(waited: Duration) -> Failure {
     let message = if waited.is_zero() {
         "too many calls are waiting; this call was not started".to_owned()

@@ -1,4 +1,4 @@
-//! Checks a running call, and stops it at its deadline, its limit of processor time or its
+//! Checks a running call. Stops the call at its deadline, at its limit of processor time or on
 //! cancellation.
 
 use std::future::{Future, poll_fn};
@@ -15,10 +15,10 @@ use toolhold_policy::OwnTable;
 
 use crate::timing::stop::{self, StopReason};
 
-/// The bounds of a call in addition to its time.
+/// The bounds of a call, except its time.
 #[derive(Clone, Debug)]
 pub struct CallBounds {
-    /// Time between the end of the call's time and its stop.
+    /// The grace period between the deadline of the call and its stop.
     pub grace: Duration,
     /// Processor time.
     pub cpu: Duration,
@@ -31,13 +31,13 @@ pub struct CallBounds {
 pub enum WatchCheck {
     /// The call goes on.
     Continue,
-    /// The call goes on after it has left its thread.
+    /// The call must leave its thread before it continues.
     Yield,
     /// The call is stopped.
     Stop,
 }
 
-/// The time of a call that doesn't count, since the call waits for a person.
+/// The pauses of a call. The call's time doesn't include them, since the call waits for a person.
 #[derive(Clone, Copy, Debug, Default)]
 struct Paused {
     /// The time of the pauses that are over.
@@ -46,26 +46,26 @@ struct Paused {
     since: Option<Instant>,
 }
 
-/// The state of a call that its own thread and the waiting thread share.
+/// The state of a call, shared by the call's own thread and the waiting thread.
 #[derive(Debug)]
 pub struct CallWatch {
-    /// Its processor time.
+    /// The processor time of the call.
     pub meter: Meter,
     /// Ends the call.
     pub cancel: CancellationToken,
-    /// The end of the tool's time, without the time that doesn't count.
+    /// The deadline of the tool, without pauses.
     deadline: Instant,
-    /// Time between the end of the tool's time and its stop.
+    /// The grace period between the deadline of the tool and its stop.
     grace: Duration,
-    /// The time that doesn't count.
+    /// The pauses, which the tool's time doesn't include.
     paused: Mutex<Paused>,
     /// The reason why the guest was stopped, see [`StopReason`].
     stop: AtomicU8,
-    /// Whether the guest runs on the caller's thread, which has other work.
+    /// Whether the guest runs on the caller's thread, which also does other work.
     borrowed: AtomicBool,
     /// The time of the tool.
     time: Duration,
-    /// Seconds of that time that the call waited for its place.
+    /// How many seconds of that time the call waited for its place.
     waited: AtomicU64,
     cpu: Duration,
     /// The table that raises the limits, for remedies.
@@ -98,12 +98,12 @@ impl CallWatch {
         self.deadline + before + current_pause
     }
 
-    /// Returns the time when the guest is stopped: the deadline and a grace.
+    /// Returns the time when the guest is stopped: the deadline and the grace period.
     pub fn end(&self) -> Instant {
         self.deadline() + self.grace
     }
 
-    /// Runs `wait`, whose time doesn't count: in it, a person may be asked.
+    /// Runs `wait`, and excludes its duration from the call's time, since it may wait for a person.
     pub fn paused_for<T>(&self, wait: impl FnOnce() -> T) -> T {
         self.paused().since = Some(Instant::now());
         let answer = wait();
@@ -129,8 +129,8 @@ impl CallWatch {
         self.borrowed.load(Ordering::Relaxed)
     }
 
-    /// Moves the call to a thread that may block, if it isn't on one. Host functions wait for this
-    /// before everything that may block.
+    /// Moves the call to a thread that may block, unless it already runs on one. Host functions
+    /// must await this before every operation that may block.
     pub async fn may_block(&self) {
         poll_fn(|context| {
             if !self.is_borrowed() {
@@ -142,7 +142,7 @@ impl CallWatch {
         .await;
     }
 
-    /// Returns the processor time that is left. Call this only on the thread that polls the call.
+    /// Returns the remaining processor time. Call this only on the thread that polls the call.
     pub fn cpu_left(&self) -> Duration {
         self.cpu.saturating_sub(self.meter.used())
     }
@@ -163,11 +163,12 @@ impl CallWatch {
         self.waited.fetch_add(waited.as_secs(), Ordering::Relaxed);
     }
 
-    /// Waits for something that a call needs before its guest runs.
+    /// Waits for a resource that a call needs before its guest runs.
     ///
     /// # Errors
     ///
-    /// The awaited thing doesn't come in the tool's time, or the call is cancelled.
+    /// Returns an error if the resource isn't available within the tool's time, or the call is
+    /// cancelled.
     pub async fn in_time<F: Future>(&self, awaited: F) -> Result<F::Output, StopReason> {
         let mut awaited = pin!(awaited);
         let mut cancelled = pin!(self.cancel.cancelled());

@@ -75,7 +75,7 @@ impl types::HostDescriptor for FilesView<'_> {
         };
         let parent_writable = parent.writable;
 
-        // The first attempt uses only what is in memory, so that it doesn't block.
+        // The first attempt uses only cached data, so that it doesn't block.
         let mut prompt = parent.prompt && self.watch.is_borrowed();
         let mut result =
             if prompt { view.open_at_once(dir, &path, options) } else { Err(Errno::AGAIN.into()) };
@@ -242,7 +242,7 @@ impl types::HostDescriptor for FilesView<'_> {
         offset: u64,
     ) -> FsResult<(Vec<u8>, bool)> {
         let file = self.table.get(&fd)?.readable_file()?;
-        // The first attempt reads only what is in memory, so that it doesn't block.
+        // The first attempt reads only cached data, so that it doesn't block.
         let mut result = if self.watch.is_borrowed() {
             read_at_once(file, length, offset)
         } else {
@@ -301,7 +301,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let file = self.table.get(&fd)?.writable_file()?;
         let stat = rustix::fs::fstat(file).map_err(errors::code)?;
         let current_size = u64::try_from(stat.st_size).unwrap_or(0);
-        // Growing counts as writing. A hole takes no space, but a copy of the file may.
+        // Growing a file uses the write budget. A hole takes no space, but a copy of the file may.
         let growth = size.saturating_sub(current_size);
         self.files.write_budget.charge(growth).map_err(errors::code)?;
         Ok(rustix::fs::ftruncate(file, size).map_err(errors::code)?)
@@ -357,8 +357,8 @@ impl types::HostDescriptor for FilesView<'_> {
             flags |= DescriptorFlags::READ;
         }
         if descriptor.directory {
-            // A directory may have been opened before the call. The call decides whether its
-            // entries may be changed.
+            // The directory may have been opened before the call. Only the rights of the current
+            // call say whether its entries may be changed.
             if descriptor.writable && !self.files.is_read_only() {
                 flags |= DescriptorFlags::MUTATE_DIRECTORY;
             }
@@ -380,7 +380,7 @@ impl types::HostDescriptor for FilesView<'_> {
         self.wait_for_metadata(&fd).await?;
         let descriptor = self.table.get(&fd)?;
         if descriptor.directory {
-            // A granted directory was opened before the call, so its opening wasn't recorded.
+            // A granted directory was opened before the call, so its opening isn't recorded yet.
             self.files.record_open(descriptor.fd()).map_err(errors::code)?;
         }
         let stat = rustix::fs::fstat(self.table.get(&fd)?.fd()).map_err(errors::code)?;
@@ -438,7 +438,7 @@ impl FilesView<'_> {
         Ok(())
     }
 
-    /// Finds the object of a path, without blocking if it is in memory.
+    /// Finds the object of a path. Doesn't block if the object is in memory.
     async fn find(
         &mut self,
         fd: &Resource<Descriptor>,
@@ -497,15 +497,15 @@ fn stat_record(stat: &Stat) -> DescriptorStat {
     }
 }
 
-/// Converts a time for WASI. Returns `None` for times before 1970, which WASI can't express.
+/// Converts a time for WASI. Returns `None` for times before 1970, which WASI can't represent.
 fn datetime(seconds: i64, nanoseconds: u64) -> Option<Datetime> {
     let seconds = u64::try_from(seconds).ok()?;
     let nanoseconds = u32::try_from(nanoseconds).ok()?;
     Some(Datetime { seconds, nanoseconds })
 }
 
-/// Returns a hash of the file's identity. Guests use it as an inode number. It is stable while the
-/// host runs, and reveals nothing about the disk.
+/// Returns a hash of the file's identity, which guests use as an inode number. The hash is stable
+/// while the host runs, and reveals nothing about the disk.
 fn identity(stat: &Stat) -> MetadataHashValue {
     MetadataHashValue { lower: half_identity(stat, 0), upper: half_identity(stat, 1) }
 }

@@ -1,13 +1,14 @@
-//! The files of one call for `wasi:filesystem`: its descriptors, its write budget, and the denials
-//! that it remembers.
+//! The files of one call for `wasi:filesystem`: the descriptors, the write budget, and the denials
+//! during the call.
 //!
-//! This implements the whole interface, without a part of another implementation. Every function
-//! that takes a path goes through `toolhold_system::files`. If a later version of the interface
-//! adds a function, this crate doesn't compile until the function is implemented here. A call
-//! begins on a thread that must not block. So every function that may block waits for
-//! [`CallWatch::may_block`] first, except where the kernel's cache has the answer.
+//! This module implements the whole interface, without parts of another implementation. Every
+//! function that takes a path uses `toolhold_system::files`. If a later version of the interface
+//! adds a function, this crate doesn't compile until the function is implemented here.
 //!
-//! [`Capture`] is what a guest prints to.
+//! A call starts on a thread that must not block. So every function that may block waits for
+//! [`CallWatch::may_block`] first, except if the kernel's cache has the answer.
+//!
+//! [`Capture`] stores the output that a guest prints.
 #![allow(unreachable_pub, reason = "the generated bindings export these types, which needs `pub`")]
 
 mod bindings;
@@ -35,16 +36,17 @@ pub struct Descriptor {
     handle: Arc<OwnedFd>,
     directory: bool,
     readable: bool,
-    /// Whether it is a granted directory. Libraries open these once for all calls.
+    /// Whether this is a granted directory. Libraries open granted directories once for all calls.
     granted: bool,
-    /// For a directory, this is only its grant. The rules decide on each change by its path.
+    /// Whether the object is writable. For a directory, only its grant matters here. The rules
+    /// decide on each change by its path.
     writable: bool,
-    /// Whether its file system answers without a wait for what is in memory.
+    /// Whether the file system returns cached data without waiting.
     prompt: bool,
 }
 
 impl Descriptor {
-    /// Checks whether this is a granted directory, which the guest hasn't opened itself.
+    /// Checks whether this is a granted directory, not one that the guest opened.
     pub fn is_granted(&self) -> bool {
         self.granted
     }
@@ -84,12 +86,12 @@ pub struct Files {
     view: Option<FileView>,
     /// Whether the guest has accessed any file.
     accessed: bool,
-    /// Bytes that may still be written.
+    /// The number of bytes that the call may still write.
     write_budget: Arc<WriteBudget>,
     denials: RememberedDenials,
 }
 
-/// The refusals of a call: the first one, which explains a failure best, and their number.
+/// The denials of a call: their number, and the first one, which explains a failure best.
 #[derive(Debug, Default)]
 pub struct RememberedDenials {
     first: Option<Box<Denial>>,
@@ -111,7 +113,7 @@ impl RememberedDenials {
 
 impl Files {
     /// Makes the files of a call. `view`: `None` if no directory is granted. `write_budget`: the
-    /// bytes that the call may write in all.
+    /// total number of bytes that the call may write.
     pub fn new(view: Option<FileView>, write_budget: u64) -> Self {
         let write_budget =
             WriteBudget { left: AtomicU64::new(write_budget), refused: AtomicBool::new(false) };
@@ -123,7 +125,7 @@ impl Files {
         }
     }
 
-    /// Returns the files that the guest may use now, and notes an access.
+    /// Returns the files that the guest may use now, and records the access.
     pub fn view(&mut self) -> Option<FileView> {
         self.accessed = true;
         self.view.clone()
@@ -154,17 +156,17 @@ impl Files {
         self.view.as_ref().is_none_or(FileView::is_read_only)
     }
 
-    /// Checks whether a write was refused because the call has written as much as it may.
+    /// Checks whether a write was refused because the write budget was used up.
     pub fn reached_write_limit(&self) -> bool {
         self.write_budget.refused.load(Ordering::Relaxed)
     }
 
-    /// Returns the refusals of the call so far.
+    /// Returns the denials of the call so far.
     pub fn denials(&mut self) -> &mut RememberedDenials {
         &mut self.denials
     }
 
-    /// Takes over the refusals from before the call, which may explain its failure as well.
+    /// Adds the denials from before the call, which may explain the call's failure as well.
     pub fn keep_denials_of(&mut self, mut earlier: Self) {
         self.denials = std::mem::take(&mut earlier.denials);
     }
@@ -195,7 +197,7 @@ impl Drop for Files {
 pub enum FsError {
     /// The guest gets a code.
     Code(types::ErrorCode),
-    /// The guest is stopped, since it broke the rules of the interface or a limit.
+    /// The guest is stopped because it violated the interface or a limit.
     Trap(wasmtime::Error),
 }
 
@@ -216,7 +218,7 @@ impl From<ResourceTableError> for FsError {
     }
 }
 
-/// The bytes that a call may still write to files.
+/// The number of bytes that a call may still write to files.
 #[derive(Debug)]
 struct WriteBudget {
     left: AtomicU64,
@@ -225,8 +227,7 @@ struct WriteBudget {
 }
 
 impl WriteBudget {
-    /// Takes bytes from the budget before they are written. Takes no bytes and fails if fewer are
-    /// left.
+    /// Takes bytes from the budget before a write. If too few bytes remain, takes none and fails.
     fn charge(&self, bytes: u64) -> Result<(), Errno> {
         let update = self
             .left
@@ -245,7 +246,7 @@ pub struct FilesView<'a> {
     pub files: &'a mut Files,
     /// The guest's handles.
     pub table: &'a mut ResourceTable,
-    /// The call, whose thread must not block before it says so.
+    /// The watch of the call. The call's thread must not block before the watch allows it.
     pub watch: &'a Arc<CallWatch>,
 }
 
@@ -253,7 +254,7 @@ pub struct FilesView<'a> {
 ///
 /// # Errors
 ///
-/// The linker has one of the interfaces already.
+/// Returns an error if the linker already has one of the interfaces.
 pub fn link<T: Send + 'static>(
     linker: &mut Linker<T>,
     view: fn(&mut T) -> FilesView<'_>,

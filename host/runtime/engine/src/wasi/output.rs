@@ -1,5 +1,5 @@
-//! Captures what a guest prints, up to a limit. The rest is dropped, so that it costs the host no
-//! memory.
+//! Captures a guest's output, up to a limit. The rest is dropped, so that it uses no memory of the
+//! host.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
-/// Keeps the first bytes of a stream and counts the rest.
+/// Stores the first bytes of a stream and counts the rest.
 #[derive(Clone, Debug)]
 pub struct Capture(Arc<Mutex<CapturedOutput>>);
 
@@ -20,12 +20,12 @@ struct CapturedOutput {
     bytes: Vec<u8>,
     bound: usize,
     dropped: u64,
-    /// The last of the dropped bytes, since the last output of a program often explains its
-    /// failure.
+    /// The last dropped bytes. They are useful because the last output of a program often explains
+    /// its failure.
     last: VecDeque<u8>,
 }
 
-/// Most dropped bytes that are kept.
+/// Most stored bytes of the dropped output.
 const LAST: usize = 16 * 1024;
 
 impl Capture {
@@ -39,7 +39,7 @@ impl Capture {
         })))
     }
 
-    /// Returns the number of written bytes, whether they were kept or not.
+    /// Returns the number of written bytes, including dropped bytes.
     pub fn written(&self) -> u64 {
         let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         output.bytes.len() as u64 + output.dropped
@@ -59,7 +59,8 @@ impl Capture {
     pub fn end(&self, most: usize) -> String {
         let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = output.bytes.len() + output.last.len();
-        // If dropped bytes are lost, the first bytes aren't followed by the last ones.
+        // If some dropped bytes weren't stored, there is a gap between the first bytes and the last
+        // ones.
         let has_gap = output.dropped > output.last.len() as u64;
         let connected = if has_gap { output.last.len() } else { count };
         let length = connected.min(most).min(LAST);
@@ -71,7 +72,7 @@ impl Capture {
     /// Forgets the output.
     pub fn clear(&self) {
         let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // New buffers, so that a kept instance doesn't hold the memory.
+        // The buffers are replaced, so that a stored instance doesn't occupy their memory.
         output.bytes = Vec::new();
         output.last = VecDeque::new();
         output.dropped = 0;

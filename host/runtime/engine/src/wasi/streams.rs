@@ -1,5 +1,5 @@
-//! Reads and writes open files as streams of WASI. They are ready on a thread that may block, where
-//! reads and writes block directly.
+//! Reads and writes open files as streams of WASI. On a thread that may block, the streams are
+//! always ready, and reads and writes block directly.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, Stream
 use super::WriteBudget;
 use crate::timing::CallWatch;
 
-/// Most bytes of one read or write, so that a guest can't make the host allocate more at once.
+/// Most bytes of one read or write. This limits the memory that the host allocates for a guest.
 pub(crate) const MAX_CHUNK: usize = 256 * 1024;
 
 /// Reads from an offset.
@@ -19,7 +19,7 @@ pub(crate) struct FileReader {
     pub(crate) file: Arc<OwnedFd>,
     pub(crate) offset: u64,
     watch: Arc<CallWatch>,
-    /// Whether a read may block, and so waits for another thread.
+    /// Whether a read may block and therefore waits for another thread.
     waits: bool,
 }
 
@@ -120,9 +120,9 @@ pub(crate) fn read_at(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>,
 ///
 /// # Errors
 ///
-/// `AGAIN` if the bytes aren't all in memory, or the file system can't tell.
+/// `AGAIN` if some of the bytes aren't cached, or the file system can't report this.
 pub(crate) fn read_at_once(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>, Errno> {
-    // The kernel takes this offset for the position of the file, and `read_at` refuses it.
+    // For the kernel, this offset means the current position of the file. `read_at` refuses it.
     if offset == u64::MAX {
         return Err(Errno::AGAIN);
     }
@@ -142,7 +142,7 @@ pub(crate) fn write_all_at(
     mut offset: u64,
     budget: &WriteBudget,
 ) -> Result<(), Errno> {
-    // A hole before the written bytes counts as written, as in `set_size`.
+    // A hole before the written bytes uses the write budget too, as in `set_size`.
     let size = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
     let growth = offset.saturating_add(bytes.len() as u64).saturating_sub(size);
     budget.charge(growth.max(bytes.len() as u64))?;
@@ -160,8 +160,8 @@ pub(crate) fn write_all_at(
 }
 
 fn append_all(file: &OwnedFd, bytes: &[u8], budget: &WriteBudget) -> Result<(), Errno> {
-    // The handle is shared with other streams of the file, so it can't have O_APPEND. A guest
-    // appends with one stream at a time, so reading the end first has the same effect.
+    // Other streams of the file share the handle, so it can't have O_APPEND. A guest appends with
+    // one stream at a time, so reading the end first has the same effect.
     let end = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
     write_all_at(file, bytes, end, budget)
 }

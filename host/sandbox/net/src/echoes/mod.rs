@@ -1,5 +1,5 @@
-//! Removes secrets that a server sends back (echoes) from answers, also if the server encodes or
-//! escapes them.
+//! Removes secrets that a server sends back (echoes) from answers. Also finds encoded and escaped
+//! secrets.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use toolhold_policy::spelling::{REACH, Readings, is_escape};
 
-/// A search for secrets in data from a sender who knows them: as they are, in base64 at any offset
-/// of the encoded text, and in hexadecimal. Any character of these forms may be
+/// A search for secrets in data from a sender who knows them. Finds plain secrets, base64 at any
+/// offset of the encoded text, and hexadecimal. Any character of these forms may be
 /// [escaped](toolhold_policy::spelling).
 #[derive(Debug)]
 pub struct Echoes {
@@ -16,7 +16,7 @@ pub struct Echoes {
     nodes: Vec<Node>,
     /// For each byte, the child of the root. 0 if no form begins with the byte.
     first: [usize; 256],
-    /// A bit for each pair of bytes: whether a form begins with the pair.
+    /// One bit for each pair of bytes, which is set if a form begins with the pair.
     pairs: Vec<u64>,
     /// The mark for each secret.
     marks: Vec<String>,
@@ -41,8 +41,8 @@ const MAX_PARTIAL: usize = 256;
 const PIECE: usize = 64 * 1024;
 
 impl Echoes {
-    /// Makes a search for secrets, given as pairs of name and value. Returns `None` if there is no
-    /// form to find.
+    /// Makes a search for secrets, which are pairs of name and value. Returns `None` if no secret
+    /// has a form that can be found.
     pub fn from_secrets<'s>(secrets: impl IntoIterator<Item = (&'s str, &'s str)>) -> Option<Self> {
         let mut echoes = Self {
             nodes: vec![Node::default()],
@@ -58,7 +58,7 @@ impl Echoes {
                 echoes.add(&form);
             }
         }
-        // With the root alone, there is no form.
+        // A trie with only the root contains no form.
         if echoes.nodes.len() > 1 { Some(echoes) } else { None }
     }
 
@@ -122,7 +122,7 @@ impl Echoes {
         !redactor.matches.is_empty()
     }
 
-    /// Returns the bytes with marks in place of the secrets. Returns `None` if no secret was found.
+    /// Returns the bytes with marks in place of the secrets, or `None` if no secret was found.
     pub fn redact(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut redactor = EchoRedactor::default();
         let mut out = Vec::new();
@@ -134,7 +134,7 @@ impl Echoes {
     }
 }
 
-/// Returns the place of a pair of bytes in [`Echoes::pairs`]: the index of its word of 64 bits, and
+/// Returns the position of a pair of bytes in [`Echoes::pairs`]: the index of its 64-bit word, and
 /// the number of its bit.
 fn pair_position(byte: u8, next: u8) -> (usize, usize) {
     let pair = usize::from(byte) * 256 + usize::from(next);
@@ -144,7 +144,8 @@ fn pair_position(byte: u8, next: u8) -> (usize, usize) {
 /// Redacts secrets in bytes that come in pieces.
 #[derive(Debug, Default)]
 pub(super) struct EchoRedactor {
-    /// The bytes that were not returned yet. All positions are relative to its beginning.
+    /// The bytes that were not returned yet. All positions are relative to the start of this
+    /// buffer.
     buffer: Vec<u8>,
     /// The position up to which the buffer was scanned.
     scanned: usize,
@@ -154,7 +155,7 @@ pub(super) struct EchoRedactor {
     later: BTreeMap<usize, Vec<PartialMatch>>,
     /// The matches that were not returned yet.
     matches: Vec<Match>,
-    /// The position up to which a returned mark replaces the buffer.
+    /// The position up to which the buffer is already replaced by a returned mark.
     replaced: usize,
     /// Whether a secret was redacted.
     has_redacted: bool,
@@ -184,7 +185,7 @@ impl EchoRedactor {
         let partial = self.partial.iter().chain(self.later.values().flatten());
         let first_partial = partial.map(|partial| partial.start).min();
         let ready = if end { self.buffer.len() } else { first_partial.unwrap_or(self.scanned) };
-        // Of matches with the same start, the longest first.
+        // For matches with the same start, the longest comes first.
         self.matches.sort_unstable_by_key(|found| (found.start, std::cmp::Reverse(found.end)));
         let ready_matches = self.matches.partition_point(|found| found.start < ready);
 
@@ -196,7 +197,7 @@ impl EchoRedactor {
                 out.extend_from_slice(echoes.marks[found.secret].as_bytes());
                 self.has_redacted = true;
             }
-            // A match that overlaps with the one before shares its mark.
+            // A match that overlaps the previous one shares its mark.
             done = done.max(found.end);
         }
         if done < ready {
@@ -208,7 +209,7 @@ impl EchoRedactor {
         out
     }
 
-    /// Adds a piece and scans it for matches. `end`: whether it is the last piece.
+    /// Adds a piece and scans it for matches. `end`: whether this is the last piece.
     fn scan(&mut self, echoes: &Echoes, piece: &[u8], end: bool) {
         self.buffer.extend_from_slice(piece);
         let from = self.scanned;
@@ -229,7 +230,7 @@ impl EchoRedactor {
                 self.scanned += plain.count();
             }
             let Some(byte) = self.buffer.get(self.scanned).copied() else { break };
-            // An escape can only be decoded when all of it is there.
+            // An escape can only be decoded when it is complete.
             if is_escape(byte) && !end && self.scanned + REACH > self.buffer.len() {
                 break;
             }
@@ -278,7 +279,7 @@ impl EchoRedactor {
         }
     }
 
-    /// Drops the scanned bytes. They aren't returned.
+    /// Drops the scanned bytes without returning them.
     fn discard_scanned(&mut self) {
         self.replaced = self.scanned;
         self.discard_to(self.scanned);
@@ -317,8 +318,8 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
         bytes.iter().map(|byte| format!("{byte:02X}")).collect(),
     ];
-    // A secret can itself be base64, for example of a user name and a password. Then the decoded
-    // text is secret too.
+    // A secret can itself be base64, for example of a user name and a password. The decoded text is
+    // then secret too.
     if let Some(decoded) = decoded_text(secret) {
         if let Some((_, password)) = decoded.split_once(':')
             && password.len() >= MIN_FORM
@@ -328,8 +329,8 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
         forms.push(decoded);
     }
     // Base64 turns three bytes into four characters of six bits each. So a secret has three forms,
-    // for each offset within three bytes. The first and the last character also depend on the bytes
-    // next to the secret, and are left out.
+    // one for each offset within three bytes. The first and the last character also depend on the
+    // adjacent bytes, so the forms omit these characters.
     for offset in 0..3 {
         let mut padded = vec![0; offset];
         padded.extend_from_slice(bytes);

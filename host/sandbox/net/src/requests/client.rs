@@ -1,5 +1,5 @@
-//! Makes a client for each origin, so that a connection only serves requests under the rules that
-//! it was opened under.
+//! Makes a client for each origin. Origins don't share connections, so the rules of a connection
+//! never change.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::requests::error::{OutboundError, words};
 use crate::requests::rules;
 use crate::{Network, ProxyServer};
 
-/// The time limit of a connection with its handshake.
+/// The time limit for connecting, including the handshake.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// Idle connections of a client, and how long they stay open.
+/// Most idle connections of a client, and their idle timeout.
 const IDLE_CONNECTIONS: usize = 2;
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -26,7 +26,7 @@ const MAX_HEADERS: usize = 128;
 ///
 /// # Errors
 ///
-/// [`OutboundError::Setup`]: the proxy or an authority can't be used.
+/// [`OutboundError::Setup`] if the proxy or an authority can't be used.
 pub(crate) async fn build(
     network: &Network,
     target: &Target,
@@ -47,7 +47,7 @@ pub(crate) async fn build(
         .retry(reqwest::retry::never())
         .referer(false)
         .no_proxy()
-        // Another crate may switch decoding on for the whole program.
+        // Another crate may enable decoding for the whole program.
         .no_gzip()
         .no_brotli()
         .no_zstd()
@@ -73,15 +73,15 @@ fn setup(error: &reqwest::Error) -> OutboundError {
     OutboundError::Setup(words(&error.to_string()))
 }
 
-/// Checks the addresses of a host before a request through a proxy, which then resolves the name by
-/// itself. Without a proxy, the addresses are checked by the connection's own lookup.
+/// Checks the addresses of a host before a request through a proxy that resolves the name itself.
+/// Without a proxy, the lookup of the connection checks the addresses.
 pub(crate) async fn check_before_proxy(
     network: &Network,
     target: &Target,
     is_named: bool,
 ) -> Result<(), OutboundError> {
     let TargetHost::Name(name) = &target.host else { return Ok(()) };
-    // Then the name is for the proxy, and its addresses aren't known here.
+    // The proxy resolves the name, so this machine doesn't know the addresses.
     if network.proxy.as_ref().is_some_and(|proxy| proxy.resolves) {
         return Ok(());
     }
@@ -91,7 +91,7 @@ pub(crate) async fn check_before_proxy(
     Ok(())
 }
 
-/// Looks up the addresses of a target's name. If one of them is blocked, the name is refused.
+/// Looks up the addresses of a target's name. One blocked address is enough to refuse the name.
 async fn look_up_checked(
     network: &Network,
     target: &Target,
@@ -108,7 +108,7 @@ async fn look_up_checked(
     Ok(addresses.into_iter().map(|address| SocketAddr::new(address, target.port)).collect())
 }
 
-/// A resolver for the name of one target, and for the name of its proxy.
+/// A resolver for the name of one target and the name of its proxy.
 struct Resolver {
     network: Network,
     target: Target,
@@ -125,7 +125,7 @@ impl Resolve for Resolver {
         Box::pin(async move {
             let requested = name.as_str();
             let addresses = match (&target.host, proxy) {
-                // The operator names the proxy, so it may be anywhere.
+                // The operator chose the proxy, so any address is allowed.
                 (_, Some(proxy)) if proxy.eq_ignore_ascii_case(requested) => {
                     let addresses = network.look_up_proxy(requested).await.map_err(from_egress)?;
                     addresses.into_iter().map(|address| SocketAddr::new(address, 0)).collect()

@@ -22,10 +22,10 @@ use crate::requests::rules;
 /// The most redirects of a request.
 pub const MAX_REDIRECTS: usize = 5;
 
-/// The most origins whose connections are kept.
+/// The most origins with open connections.
 const MAX_CLIENTS: usize = 16;
 
-/// The way out for Toolhold's own requests. A clone shares its connections.
+/// The client for Toolhold's own requests. Clones share connections.
 #[derive(Clone)]
 pub struct OutboundClient(Arc<Inner>);
 
@@ -35,7 +35,7 @@ struct Inner {
     clients: Mutex<Clients>,
 }
 
-/// The clients, by origin and by whether the operator named it.
+/// The clients, by origin and by whether the operator named the origin.
 type Clients = HashMap<(String, bool), reqwest::Client>;
 
 impl fmt::Debug for OutboundClient {
@@ -50,12 +50,12 @@ impl OutboundClient {
         Self(Arc::new(Inner { network, recorder, clients: Mutex::default() }))
     }
 
-    /// Sends a request and follows its redirects, if the method is GET or HEAD. Returns the answer
-    /// with any status.
+    /// Sends a request. Follows redirects if the method is GET or HEAD. Returns the answer with any
+    /// status.
     ///
     /// # Errors
     ///
-    /// A hop is refused by a rule, or there is no answer within the limits.
+    /// Returns an error if a rule refuses a hop, or no answer arrives within the limits.
     pub async fn send(&self, request: Request) -> Result<Response, OutboundError> {
         let until = Instant::now() + request.limits.time;
         let mut url = request.url.clone();
@@ -81,7 +81,7 @@ impl OutboundClient {
         }
     }
 
-    /// Checks and sends a request to one URL, without its redirects.
+    /// Checks and sends a request to one URL. Doesn't follow redirects.
     async fn send_hop(
         &self,
         request: &Request,
@@ -108,7 +108,7 @@ impl OutboundClient {
                 .body(request.body.clone())
                 .build()
                 .map_err(|error| OutboundError::from_client(&origin, error))?;
-            // The sent request has to be the checked one.
+            // The URL of the sent request must be the checked URL.
             if built.url() != url {
                 return Err(OutboundError::Setup("the client changed the URL".to_owned()));
             }
@@ -122,7 +122,7 @@ impl OutboundClient {
         }
     }
 
-    /// Returns the client for an origin, and makes it if it is missing.
+    /// Returns the client for an origin. Makes the client if it is missing.
     async fn client(
         &self,
         target: &Target,
@@ -162,7 +162,7 @@ fn new_record(request: &Request, url: &Url, hop: usize) -> DoorRecord {
     }
 }
 
-/// Returns the URL to which an answer redirects the request. Returns `None` if it isn't a redirect.
+/// Returns the URL of a redirect. Returns `None` if the answer isn't a redirect.
 fn redirect_target(request: &Request, response: &Response) -> Result<Option<Url>, OutboundError> {
     let is_redirect = matches!(
         response.status(),
@@ -200,7 +200,8 @@ fn refused(response: &Response, why: impl Into<String>) -> OutboundError {
     OutboundError::Redirect { from: response.origin().to_owned(), why: why.into() }
 }
 
-/// Refuses an encoded answer: the request didn't ask for it, and it could be any size when decoded.
+/// Refuses an encoded answer. The request didn't ask for an encoding, and the decoded size is
+/// unlimited.
 fn check_encoding(response: Response) -> Result<Response, OutboundError> {
     for value in response.headers().get_all(CONTENT_ENCODING) {
         let encoding = String::from_utf8_lossy(value.as_bytes()).trim().to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! The reasons why a request of Toolhold's own fails or is refused, and their remedies.
+//! The reasons why Toolhold's own requests fail or are refused, and the remedies.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub enum OutboundError {
     /// The URL isn't valid.
     #[error("the URL can't be used: {0}")]
     Url(String),
-    /// A rule refuses the request. It was not sent.
+    /// A rule refuses the request. The request was not sent.
     #[error("{target} is refused: {rule}. {remedy}")]
     Blocked {
         /// The origin, and the address if the rule is about that.
@@ -44,7 +44,7 @@ pub enum OutboundError {
     /// No connection, no valid certificate, or no valid answer.
     #[error("{0} can't be reached: {1}")]
     Connection(String, String),
-    /// Nothing came for too long.
+    /// No data arrived before the idle timeout.
     #[error("{0} sent nothing for {time}, the limit", time = in_words(*.1))]
     Idle(String, Duration),
     /// The answer wasn't complete in time.
@@ -53,7 +53,7 @@ pub enum OutboundError {
     /// The answer is too large.
     #[error("the answer of {0} has more than {1} bytes, the limit")]
     TooLarge(String, u64),
-    /// The answer is compressed, which nobody asked for.
+    /// The answer is compressed, although the request didn't ask for this.
     #[error("the answer of {0} is encoded as `{1}`; only unencoded answers are read")]
     Encoded(String, String),
     /// The answer ended early or broke off.
@@ -69,13 +69,13 @@ pub enum OutboundError {
 /// The remedy for a refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutboundRemedy {
-    /// Configure the place or name it by hand.
+    /// Configure the origin or name it in the command.
     NameIt,
     /// Write the URL with https.
     UseHttps,
     /// Let the name of this machine resolve to a loopback address.
     ResolveLocally,
-    /// Nothing: no configuration changes it.
+    /// No configuration can allow the request.
     Nothing,
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for OutboundRemedy {
 }
 
 impl OutboundError {
-    /// Checks whether a rule refused the request, so that it was not sent.
+    /// Checks whether a rule refused the request. A refused request was not sent.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Blocked { .. })
     }
@@ -105,7 +105,7 @@ impl OutboundError {
         matches!(self, Self::Blocked { remedy: OutboundRemedy::NameIt, .. })
     }
 
-    /// Returns the text for the record: the rule of a refusal, otherwise the message.
+    /// Returns the text for the record: the rule for a refusal, otherwise the message.
     pub(crate) fn record_text(&self) -> String {
         match self {
             Self::Blocked { rule, .. } => rule.clone(),
@@ -115,7 +115,7 @@ impl OutboundError {
 
     /// Returns the error of the client for a request to an origin.
     pub(crate) fn from_client(origin: &str, error: reqwest::Error) -> Self {
-        // The client's own words name the URL with its query, which may hold a secret.
+        // The client's message contains the URL with its query, which may contain a secret.
         let error = error.without_url();
         if let Some(own) = find_own(&error) {
             return own;
@@ -129,7 +129,7 @@ impl OutboundError {
     }
 }
 
-/// Returns the error of this crate among the causes of another one.
+/// Searches the causes of an error for an error of this crate.
 fn find_own(error: &(dyn std::error::Error + 'static)) -> Option<OutboundError> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -137,7 +137,7 @@ fn find_own(error: &(dyn std::error::Error + 'static)) -> Option<OutboundError> 
             return Some(own.clone());
         }
         if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            // `source` of an I/O error skips its inner error.
+            // `source` of an I/O error skips its inner error, so the inner error is checked first.
             let inner = io.get_ref().map(|inner| inner as &(dyn std::error::Error + 'static));
             if let Some(own) = inner.and_then(find_own) {
                 return Some(own);
@@ -148,7 +148,7 @@ fn find_own(error: &(dyn std::error::Error + 'static)) -> Option<OutboundError> 
     None
 }
 
-/// Returns the innermost cause, which says what happened, in one bounded line.
+/// Returns the innermost cause of an error in one line of limited length.
 fn innermost_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
@@ -157,7 +157,7 @@ fn innermost_cause(error: &(dyn std::error::Error + 'static)) -> String {
     words(&last.to_string())
 }
 
-/// Returns words of others in one bounded line.
+/// Returns untrusted text in one line of limited length.
 pub(crate) fn words(text: &str) -> String {
     neutral_line(cut(text, WORDS))
 }

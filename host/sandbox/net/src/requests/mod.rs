@@ -1,10 +1,10 @@
-//! The requests of Toolhold itself: to registries, authorization servers and every other place that
-//! the operator configured or named. The rest of this crate sends those of plugins.
+//! The requests of Toolhold itself: to registries, authorization servers and other origins that the
+//! operator configured or named. The rest of this crate sends the requests of plugins.
 //!
-//! All of them leave by a [`OutboundClient`]. Before each hop it decides on the host, and on each address
-//! that a name has: only the origin that the operator named may be private. Redirects are followed
-//! here, so each is decided on like the first hop; credentials go to their own origin alone. Each
-//! hop has a record.
+//! All of these requests use an [`OutboundClient`]. Before each hop, the client checks the host and
+//! each address of the host's name. Only the origin that the operator named may be private. The
+//! client follows redirects itself, so that each hop is checked like the first one. Credentials are
+//! only sent to their own origin. Each hop has a record.
 
 mod client;
 mod door;

@@ -1,45 +1,46 @@
-//! The record of each request of Toolhold's own, and the interface that keeps it.
+//! The record of each of Toolhold's own requests, and the interface that stores it.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use toolhold_contract::Failure;
 
-/// The record of a request, or of one hop of it. Each redirect has a record of its own.
+/// The record of one hop of a request. Each redirect is a hop with its own record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoorRecord {
-    /// The purpose of the request, in Toolhold's own words: `plugin`, `oauth keys`, …
+    /// The purpose of the request, such as `plugin` or `oauth keys`. Toolhold defines these texts.
     pub purpose: &'static str,
     /// The start of the request.
     pub began: SystemTime,
-    /// Its method.
+    /// The method.
     pub method: String,
     /// Scheme, host and port.
     pub origin: String,
-    /// The path without the query, which may hold a secret.
+    /// The path without the query, which may contain a secret.
     pub path: String,
-    /// The number of redirects that led to it.
+    /// The number of redirects before this hop.
     pub hop: usize,
-    /// The address that it was connected to. `None` without a connection, or through a proxy.
+    /// The address of the connection. `None` without a connection, or through a proxy.
     pub address: Option<std::net::IpAddr>,
     /// The status of the answer.
     pub status: Option<u16>,
     /// Bytes of the answer's body that came.
     pub bytes: u64,
-    /// The time until its end.
+    /// The duration of the hop.
     pub time: Duration,
-    /// Whether a rule refused it, so that it was not sent.
+    /// Whether a rule refused the request, so that it was not sent.
     pub refused: bool,
-    /// The rule that refused it, or the fault.
+    /// The rule that refused the request, or the reason of its failure.
     pub failed: Option<String>,
 }
 
 /// Keeps the records.
 pub trait Recorder: Send + Sync + fmt::Debug {
-    /// Keeps a record. Called once for each hop, when it has ended.
+    /// Stores a record. Called once for each hop, at the end of the hop.
     ///
     /// # Errors
     ///
-    /// The record can't be kept, and the operator wants no request without a record.
+    /// Returns an error if the record can't be stored, and the operator wants no request without a
+    /// record.
     fn record(&self, record: &DoorRecord) -> Result<(), Failure>;
 }

@@ -1,5 +1,5 @@
-//! A request of Toolhold's own as its sender builds it: its purpose, credential, limits, and who
-//! chose its URL.
+//! One of Toolhold's own requests, as the sender builds it: purpose, credential, limits, and the
+//! origin of the URL.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,12 +12,13 @@ use url::Url;
 use crate::requests::error::OutboundError;
 use crate::requests::rules;
 
-/// The limits of one request with all its redirects.
+/// The limits of one request, including its redirects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most time from the beginning to the end of the answer.
     pub time: Duration,
-    /// The most time without any data. Sending the request, until the answer begins, counts too.
+    /// The longest time without data. This includes the time from sending the request to the first
+    /// byte of the answer.
     pub idle: Duration,
     /// The most bytes of the answer's body.
     pub bytes: u64,
@@ -30,7 +31,7 @@ impl Default for Limits {
     }
 }
 
-/// A header with a secret, for one origin alone.
+/// A header with a secret for a single origin.
 #[derive(Clone)]
 pub struct Credential {
     origin: String,
@@ -39,8 +40,7 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Makes a value of the header `authorization` for requests to the origin of a URL, and to no
-    /// other one.
+    /// Makes a value of the header `authorization` that is only sent to the origin of a URL.
     pub fn new(url: &Url, value: HeaderValue) -> Self {
         Self::in_header(url, AUTHORIZATION, value)
     }
@@ -51,7 +51,7 @@ impl Credential {
         Self { origin: rules::origin(url), name, value }
     }
 
-    /// Puts the secret into the headers of a request, if the request goes to its origin.
+    /// Puts the secret into the headers of a request, if the request goes to the secret's origin.
     pub(crate) fn insert_into(&self, headers: &mut HeaderMap, origin: &str) {
         if self.origin == origin {
             headers.insert(&self.name, self.value.clone());
@@ -83,22 +83,22 @@ pub struct Request {
 }
 
 impl Request {
-    /// Makes a GET request to a URL that the operator configured or named: its host may be private.
-    /// `purpose` is put into the record.
+    /// Makes a GET request to a URL that the operator configured or named, so its host may be
+    /// private. The record contains `purpose`.
     ///
     /// # Errors
     ///
-    /// [`OutboundError::Url`] or [`OutboundError::Blocked`]: the URL can't be requested.
+    /// [`OutboundError::Url`] or [`OutboundError::Blocked`] if the URL can't be requested.
     pub fn get(purpose: &'static str, url: &str) -> Result<Self, OutboundError> {
         Self::new(purpose, Method::GET, url)
     }
 
     /// Makes a request with another method to a URL that the operator configured or named.
-    /// Redirects aren't followed unless the method is GET or HEAD.
+    /// Redirects are only followed if the method is GET or HEAD.
     ///
     /// # Errors
     ///
-    /// Like [`Self::get`].
+    /// Returns the errors of [`Self::get`].
     pub fn new(purpose: &'static str, method: Method, url: &str) -> Result<Self, OutboundError> {
         let url = rules::parse(url)?;
         let named = vec![rules::origin(&url)];
@@ -110,7 +110,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Like [`Self::get`].
+    /// Returns the errors of [`Self::get`].
     pub fn chosen_by_server(
         purpose: &'static str,
         method: Method,
@@ -142,22 +142,22 @@ impl Request {
         })
     }
 
-    /// Makes a redirect an error. For requests whose headers or body are for their own origin
-    /// alone.
+    /// Makes a redirect an error. Use this for headers or bodies that must stay with their origin.
     #[must_use]
     pub fn stay(mut self) -> Self {
         self.follows = false;
         self
     }
 
-    /// Adds a header without a secret: every hop gets it.
+    /// Adds a header without a secret. Every hop sends the header.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.append(name, value);
         self
     }
 
-    /// Adds a secret for its own origin. Of several in one header, the last one is sent.
+    /// Adds a secret for a single origin. If several secrets use the same header, the last one is
+    /// sent.
     #[must_use]
     pub fn credential(mut self, credential: Option<Credential>) -> Self {
         self.credentials.extend(credential);
@@ -171,14 +171,14 @@ impl Request {
         self
     }
 
-    /// Sets other limits than the usual ones.
+    /// Sets limits that differ from the default.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Returns its URL.
+    /// Returns the URL.
     pub fn url(&self) -> &Url {
         &self.url
     }

@@ -1,4 +1,4 @@
-//! Reads the answer to a request of Toolhold's own piece by piece within its limits.
+//! Reads the answer to one of Toolhold's own requests piece by piece, within its limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::requests::request::Limits;
 /// The most bytes that are reserved at once, whatever length an answer states.
 const MAX_CAPACITY: u64 = 1 << 20;
 
-/// The answer to a request. Its record is written when its body ends, or when it is dropped.
+/// The answer to a request. The record is written at the end of the body, or when this value is
+/// dropped.
 pub struct Response {
     answer: reqwest::Response,
     url: Url,
@@ -63,22 +64,22 @@ impl Response {
         &self.pending.record.origin
     }
 
-    /// Returns the length of the body, as the server states it.
+    /// Returns the length of the body, as the server declares it.
     pub fn length(&self) -> Option<u64> {
         self.answer.content_length()
     }
 
-    /// Sets the most time without any data from here on: an answer may begin late and then go on
+    /// Sets the idle timeout for the rest of the body. An answer may begin late and then arrive
     /// steadily.
     pub fn set_idle(&mut self, idle: Duration) {
         self.limits.idle = idle;
     }
 
-    /// Reads the next piece of the body. Returns `None` at its end.
+    /// Reads the next piece of the body. Returns `None` at the end.
     ///
     /// # Errors
     ///
-    /// The body is larger than the limit, takes too long, or breaks off.
+    /// Returns an error if the body is larger than the limit, takes too long, or is incomplete.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, OutboundError> {
         let limit = self.limits.bytes;
         let too_large = OutboundError::TooLarge(self.origin().to_owned(), limit);
@@ -115,11 +116,12 @@ impl Response {
         Ok(Some(chunk))
     }
 
-    /// Reads the whole body. `progress` is called with the bytes so far and the stated length.
+    /// Reads the whole body. Calls `progress` with the number of bytes so far and the declared
+    /// length.
     ///
     /// # Errors
     ///
-    /// Like [`Self::chunk`].
+    /// Returns the errors of [`Self::chunk`].
     pub async fn bytes(
         mut self,
         progress: &(dyn Fn(u64, Option<u64>) + Send + Sync),
@@ -139,7 +141,7 @@ impl Response {
         self.pending.write()
     }
 
-    /// Ends with an error, which is put into the record. Returns the error for the caller.
+    /// Ends the answer with an error, and records the error. Returns the error for the caller.
     pub(crate) fn fail(mut self, error: OutboundError) -> OutboundError {
         self.end(error)
     }
@@ -149,7 +151,8 @@ impl Response {
     }
 }
 
-/// A record that is still to be written. It is written once, at the latest when it is dropped.
+/// A record that isn't written yet. The record is written once, at the latest when this value is
+/// dropped.
 pub(crate) struct Pending {
     recorder: Arc<dyn Recorder>,
     record: DoorRecord,
@@ -168,8 +171,8 @@ impl Pending {
         self.end(error)
     }
 
-    /// Writes the record with an error. Returns the error for the caller: another one if the record
-    /// can't be written.
+    /// Writes the record with an error. Returns the error for the caller, or another error if the
+    /// record can't be written.
     fn end(&mut self, error: OutboundError) -> OutboundError {
         self.record.refused = error.is_refusal();
         self.record.failed = Some(error.record_text());
@@ -179,7 +182,7 @@ impl Pending {
         }
     }
 
-    /// Writes the record, unless it was written before.
+    /// Writes the record, unless it is already written.
     fn write(&mut self) -> Result<(), OutboundError> {
         if self.is_written {
             return Ok(());
@@ -197,7 +200,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        // An answer whose status said enough is dropped without being read to its end.
+        // A caller that only needs the status drops the answer without reading the body.
         if !self.is_written && self.record.status.is_none() {
             self.record.failed = Some("cancelled before an answer came".to_owned());
         }

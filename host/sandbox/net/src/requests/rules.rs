@@ -1,4 +1,4 @@
-//! Decides where requests of Toolhold's own may go. No I/O.
+//! Decides which URLs Toolhold's own requests may use. Does no I/O.
 
 use std::net::IpAddr;
 
@@ -14,11 +14,11 @@ pub(crate) fn parse(url: &str) -> Result<Url, OutboundError> {
     Url::parse(&normal).map_err(|error| OutboundError::Url(error.to_string()))
 }
 
-/// Checks a URL that an operator wrote: whether a request could be made there.
+/// Checks whether a request to the operator's URL is possible.
 ///
 /// # Errors
 ///
-/// [`OutboundError::Url`] or [`OutboundError::Blocked`].
+/// [`OutboundError::Url`] or [`OutboundError::Blocked`] if the URL can't be requested.
 pub fn check_url(url: &str) -> Result<Url, OutboundError> {
     let url = parse(url)?;
     check_scheme(&url, &[origin(&url)])?;
@@ -42,7 +42,8 @@ pub(crate) fn target(url: &Url) -> Result<Target, OutboundError> {
     Target::parse(url.as_str()).map_err(|error| OutboundError::Url(error.to_string()))
 }
 
-/// Refuses a request without TLS, unless the operator named this origin and it is on this machine.
+/// Refuses a request without TLS, unless the operator named this origin and the origin is on this
+/// machine.
 pub(crate) fn check_scheme(url: &Url, named: &[String]) -> Result<(), OutboundError> {
     let target = target(url)?;
     let is_named = named.contains(&target.origin());
@@ -64,7 +65,8 @@ pub(crate) fn check_scheme(url: &Url, named: &[String]) -> Result<(), OutboundEr
     Err(OutboundError::Blocked { target: target.to_string(), rule: rule.to_owned(), remedy })
 }
 
-/// Decides on a host that is written as an address. A name is decided on by its addresses.
+/// Checks a host that is written as an address. The host's addresses are checked later if it is
+/// written as a name.
 pub(crate) fn check_host(target: &Target, is_named: bool) -> Result<(), OutboundError> {
     match target.host.address() {
         Some(address) => check_address(target, address, is_named),
@@ -78,7 +80,7 @@ pub(crate) fn check_address(
     address: IpAddr,
     is_named: bool,
 ) -> Result<(), OutboundError> {
-    // Without TLS, nothing else shows that the answer comes from this machine.
+    // Without TLS, only a loopback address ensures that the answer comes from this machine.
     if target.scheme == Scheme::Http && !address.to_canonical().is_loopback() {
         let rule = "without TLS, the host has to be this machine".to_owned();
         return Err(blocked(target, address, rule, OutboundRemedy::ResolveLocally));

@@ -1,7 +1,7 @@
-//! Blocks system calls of commands (seccomp) that reach the kernel, other processes or other
+//! Blocks system calls of commands (seccomp) that affect the kernel, other processes or other
 //! sandboxes.
 //!
-//! A blocked call fails, and the program goes on. The filter is a deny list: an ordinary program
+//! A blocked call fails, and the program continues. The filter is a deny list: an ordinary program
 //! may make any other call.
 
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use seccompiler::{
 
 use super::raw::landlock_version;
 
-/// The version of Landlock from which on it covers sockets without a path.
+/// The first version of Landlock that restricts sockets without a path.
 const COVERS_SOCKETS: u32 = 6;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Never permitted, whatever the arguments are.
 const REFUSED: &[i64] = &[
-    // Mounts, roots and namespaces: a way out of the view.
+    // Mounts, roots and namespaces could be used to escape from the view.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_move_mount,
@@ -41,7 +41,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_process_madvise,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
-    // Another kernel, or modules for this one.
+    // These calls load another kernel or modules.
     libc::SYS_kexec_load,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_kexec_file_load,
@@ -53,15 +53,15 @@ const REFUSED: &[i64] = &[
     libc::SYS_userfaultfd,
     libc::SYS_fanotify_init,
     libc::SYS_lookup_dcookie,
-    // A second way to make system calls, which no filter sees.
+    // `io_uring` makes system calls that no filter sees.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // The user's keys, which no namespace separates.
+    // Namespaces don't separate the user's keys.
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_keyctl,
-    // Files by something else than their names.
+    // This call opens files without their names.
     libc::SYS_open_by_handle_at,
     // Settings of the machine.
     libc::SYS_reboot,
@@ -85,7 +85,8 @@ const REFUSED: &[i64] = &[
     libc::SYS_modify_ldt,
 ];
 
-/// The flags of `clone` that create a namespace. Each is checked by itself: one is enough.
+/// The flags of `clone` that create a namespace. Each flag is checked separately, since any of them
+/// is refused.
 const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWNS,
@@ -96,14 +97,14 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// Puts text into a terminal's input, reads its screen, or gives it another protocol of the
-/// kernel's, such as one for modems.
+/// Terminal requests that insert input, read the screen, or select another kernel protocol, such as
+/// one for modems.
 const TERMINAL: [u32; 3] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32, libc::TIOCSETD as u32];
 
-/// `memfd_secret`, which not every libc knows.
+/// `memfd_secret`, which isn't defined in every libc.
 const MEMFD_SECRET: u32 = 447;
 
-/// The call that sets a file's mode and whose number not every libc knows.
+/// The system call `fchmodat2`, which sets a file's mode. Its number isn't defined in every libc.
 const FCHMODAT2: libc::c_long = 452;
 
 /// Calls that set a file's mode, and the index of that argument.
@@ -120,8 +121,8 @@ const MODES: &[(libc::c_long, u8)] = &[
     (libc::SYS_mknodat, 2),
 ];
 
-/// Calls that open a file, and the index of the mode. The mode is read only if the flags before it
-/// create a file.
+/// The calls that open a file, with the argument index of the mode. The kernel reads the mode only
+/// if the flags, in the argument before, create a file.
 const OPENS: &[(libc::c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 2),
@@ -131,11 +132,11 @@ const OPENS: &[(libc::c_long, u8)] = &[
 /// The flags that create a file, with a name and without.
 const MAKES: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
-/// A user who runs a file with one of these bits gets the rights of its owner or group, also
-/// outside of the sandbox.
+/// The set-ID bits. A user who runs a file with one of these bits gets the rights of its owner or
+/// group, even outside of the sandbox.
 const SET_ID: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 
-/// The bit that marks system calls with 32-bit pointers on x86-64, which have their own numbers.
+/// The bit that marks system calls with 32-bit pointers on x86-64. They have separate numbers.
 const X32: u32 = 0x4000_0000;
 
 /// A failure to filter system calls.
@@ -147,12 +148,12 @@ pub(super) enum FilterError {
     Install(#[from] seccompiler::Error),
 }
 
-/// Filters the system calls of this process and everything that it starts. `view`: whether files
-/// outside, and their sockets, are invisible; `network`: whether the network is reachable.
+/// Filters the system calls of this process and its descendants. `view`: whether outside files and
+/// their sockets are invisible. `network`: whether the network is reachable.
 ///
 /// # Errors
 ///
-/// The reason why it can't be enforced.
+/// Returns the reason why the filter can't be enforced.
 pub(super) fn filter(view: bool, network: bool) -> Result<(), FilterError> {
     for program in programs(view, network)? {
         seccompiler::apply_filter(&program)?;
@@ -195,11 +196,11 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, BackendError> 
     Ok(vec![refused, missing()])
 }
 
-/// Refuses all kinds of sockets except for the harmless ones.
+/// Refuses all kinds of sockets except the harmless ones.
 fn refuse_sockets(rules: &mut Rules, view: bool, network: bool) -> Result<(), BackendError> {
-    // With a view, sockets with a path lead only where files lead. With a network namespace of its
-    // own, network sockets and sockets without a path lead nowhere. In the machine's network, a
-    // filter can't tell sockets without a path from others.
+    // With a view, a socket with a path only reaches files in the view. With a separate network
+    // namespace, network sockets and sockets without a path reach nothing outside. In the machine's
+    // network, a filter can't distinguish sockets without a path from others.
     let mut allowed = Vec::new();
     let is_path_only = !network || landlock_version() >= Some(COVERS_SOCKETS);
     if view && is_path_only {
@@ -219,13 +220,14 @@ fn refuse_sockets(rules: &mut Rules, view: bool, network: bool) -> Result<(), Ba
         is_other.push(compares(0, SeccompCmpOp::Ne, family)?);
     }
     refuse(rules, libc::SYS_socket, is_other)?;
-    // Of the kernel's own sockets, only the list of network interfaces, which is read-only here.
+    // Of the netlink sockets, only the list of network interfaces is allowed. It is read-only in
+    // the sandbox.
     let is_netlink = compares(0, SeccompCmpOp::Eq, libc::AF_NETLINK)?;
     let is_no_list = compares(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?;
     refuse(rules, libc::SYS_socket, vec![is_netlink, is_no_list])
 }
 
-/// Refuses a call if all these conditions are true.
+/// Refuses a call if all of these conditions are true.
 fn refuse(
     rules: &mut Rules,
     call: libc::c_long,
@@ -249,10 +251,11 @@ fn compares(
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value as u64)
 }
 
-/// Reports some system calls as missing, like an older kernel; libraries have another way then. The
-/// flags of `clone3` and the mode of `openat2` are in memory, which a filter can't read. Files in
-/// memory without a name aren't counted as anyone's memory. And a second numbering of all calls
-/// would bypass every filter.
+/// Reports some system calls as missing, like an older kernel. Libraries then use another way.
+///
+/// The reasons differ. The flags of `clone3` and the mode of `openat2` are in memory, which a
+/// filter can't read. Unnamed files in memory aren't included in any process's memory. A second
+/// numbering of all calls would bypass every filter.
 fn missing() -> BpfProgram {
     let load = 0x20;
     let equal = 0x15;
@@ -262,7 +265,7 @@ fn missing() -> BpfProgram {
     let allowed = 0x7fff_0000;
     let clone3 = libc::SYS_clone3 as u32;
     vec![
-        // Load the number. A jump skips the given number of lines if its comparison is true.
+        // The first line loads the number. A conditional jump skips the given number of lines.
         sock_filter { code: load, jt: 0, jf: 0, k: 0 },
         sock_filter { code: at_least, jt: 5, jf: 0, k: X32 },
         sock_filter { code: equal, jt: 4, jf: 0, k: clone3 },

@@ -1,5 +1,5 @@
-//! Asks a listener in the host before each system call of a command that changes files or names, so
-//! that the host can save what the call would destroy.
+//! Notifies a listener in the host before each system call of a command that changes files or
+//! names. The host can then save the data that the call would destroy.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,16 +8,15 @@ use libc::sock_filter;
 
 use super::raw;
 
-/// A way in which a system call names the objects that it changes. Numbers are indexes of
-/// arguments.
+/// The way in which a system call names the objects that it changes. The numbers are argument
+/// indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Opens a path. `directory`: the descriptor that the path is relative to.
     Open { directory: Option<usize>, path: usize, flags: usize },
-    /// Changes the object that a path leads to. `nofollow`: the argument with
-    /// `AT_SYMLINK_NOFOLLOW`.
+    /// Changes the object at a path. `nofollow`: the argument with `AT_SYMLINK_NOFOLLOW`.
     Object { directory: Option<usize>, path: usize, nofollow: Option<usize> },
-    /// Changes, creates or removes the object of a path whose last component isn't followed.
+    /// Changes, creates or removes the object at a path. The last component isn't followed.
     Name { directory: Option<usize>, path: usize },
     /// Changes the object of a descriptor.
     Descriptor(usize),
@@ -31,7 +30,8 @@ pub(crate) enum Target {
 
 use Target::{Descriptor, Link, Name, Object, Open, Rename, Socket};
 
-/// The call that sets a file's mode by a path and flags, which not every libc knows.
+/// The system call `fchmodat2`, which sets a file's mode by a path and flags. Its number isn't
+/// defined in every libc.
 const FCHMODAT2: libc::c_long = 452;
 
 /// The system calls that a listener gets.
@@ -87,18 +87,19 @@ const fn argument(index: usize) -> u32 {
     16 + 8 * index as u32
 }
 
-/// Makes the kernel ask a listener about these calls of this process and its descendants. The
+/// Makes the kernel notify a listener of these calls of this process and its descendants. The
 /// process must not be able to get new privileges.
 ///
 /// # Errors
 ///
-/// The kernel's: before Linux 5.5 it can't, and only one listener can be above a process.
+/// Returns the kernel's error. The call fails before Linux 5.5, and if the process already has a
+/// listener.
 pub(super) fn listen() -> io::Result<OwnedFd> {
     raw::seccomp_listener(&program())
 }
 
-/// Assembles the filter. It compares the number of the call with the numbers of [`CALLS`]; for an
-/// open, it also checks the flags. All other calls are allowed.
+/// Assembles the filter, which compares the number of the call with the numbers of [`CALLS`]. For
+/// an open, the filter also checks the flags. All other calls are allowed.
 fn program() -> Vec<sock_filter> {
     let load = 0x20;
     let jump = 0x05;
@@ -117,7 +118,7 @@ fn program() -> Vec<sock_filter> {
         .filter(|(_, target)| !matches!(target, Open { .. }))
         .map(|(call, _)| *call as u32)
         .collect();
-    // Behind the comparisons: two lines for each kind of open, then the flags, then the answers.
+    // After the comparisons come two lines for each kind of open, then the flags, then the answers.
     let mut lines = vec![line(load, 0, 0, 0)];
     let first_open = 1 + others.len();
     let allow = first_open + opens.len();
@@ -142,8 +143,8 @@ fn program() -> Vec<sock_filter> {
     lines
 }
 
-/// Returns an instruction. `jt` and `jf`: the lines that it skips if its comparison is true or
-/// false; `k`: its operand.
+/// Returns an instruction. `jt` and `jf`: the number of lines to skip if the comparison is true or
+/// false. `k`: the operand.
 fn line(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }

@@ -1,4 +1,4 @@
-//! The sandbox of the compiler process, which it enters before it reads untrusted input.
+//! The sandbox of the compiler process. The process enters it before it reads untrusted input.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter};
 
-/// Address space of a compiler: a large component needs a few hundred MiB.
+/// The limit of a compiler's address space. A large component needs a few hundred MiB.
 const MEMORY: u64 = 6 << 30;
 
 /// Largest processor time in seconds, over all threads. See [`lower_bounds`].
@@ -19,7 +19,7 @@ pub enum ComputeError {
     /// A resource isn't bounded.
     #[error("bounding {0:?}: {1}")]
     Bound(Resource, #[source] Errno),
-    /// There is no filter.
+    /// The filter can't be built.
     #[error("building the system call filter: {0}")]
     Build(#[source] BackendError),
     /// The kernel doesn't take the filter.
@@ -27,13 +27,14 @@ pub enum ComputeError {
     Install(#[source] seccompiler::Error),
 }
 
-/// Confines this process for good. It can read its standard input, compute, and write its standard
-/// output and error: no new files, no sockets, no programs, and limits on memory and time. Only for
-/// a process without other threads.
+/// Confines this process permanently. Only for a process without other threads.
+///
+/// The process can read its standard input, compute, and write its standard output and error. It
+/// can't open files or sockets, or start programs. Its memory and time are limited.
 ///
 /// # Errors
 ///
-/// The part that can't be enforced. The caller must not go on then.
+/// Returns the part that can't be enforced. The caller must then stop.
 pub fn to_computing() -> Result<(), ComputeError> {
     let bounds = [
         (Resource::As, MEMORY),
@@ -51,15 +52,15 @@ pub fn to_computing() -> Result<(), ComputeError> {
 }
 
 /// Limits the processor time of this process, over all threads, in seconds, and its memory in
-/// bytes: it lowers the limits of [`to_computing`] to fit the input. After this time, `SIGXCPU`
-/// ends it; more memory isn't given.
+/// bytes. This lowers the limits of [`to_computing`] to fit the input. After this time, `SIGXCPU`
+/// ends the process. Allocations beyond the memory limit fail.
 ///
 /// # Errors
 ///
-/// The part that can't be enforced. The caller must not go on then.
+/// Returns the part that can't be enforced. The caller must then stop.
 pub fn lower_bounds(seconds: u64, memory: u64) -> Result<(), ComputeError> {
-    // At the hard limit the kernel sends SIGKILL, which gives no reason. The limit counts written
-    // memory: an allocator reserves more than that.
+    // At the hard limit the kernel sends SIGKILL, which gives no reason. The memory limit applies
+    // to written memory, because an allocator reserves more than it writes.
     let time = Rlimit { current: Some(seconds.min(CPU_SECONDS - 1)), maximum: Some(CPU_SECONDS) };
     let memory = Rlimit { current: Some(memory), maximum: Some(memory) };
     for (resource, limit) in [(Resource::Cpu, time), (Resource::Data, memory)] {
@@ -68,13 +69,13 @@ pub fn lower_bounds(seconds: u64, memory: u64) -> Result<(), ComputeError> {
     Ok(())
 }
 
-/// A reason why such a filter doesn't work.
+/// A reason why the filter of a compiler process doesn't work.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterCheckError {
-    /// There is no thread to try it on.
+    /// The thread for the test can't be started.
     #[error(transparent)]
     Thread(#[from] io::Error),
-    /// There is no filter.
+    /// The filter can't be built.
     #[error(transparent)]
     Build(#[from] BackendError),
     /// The kernel doesn't take the filter.
@@ -88,11 +89,11 @@ pub enum FilterCheckError {
     Panicked,
 }
 
-/// Checks whether the kernel accepts and enforces such a filter, on a thread of its own.
+/// Checks on a separate thread whether the kernel accepts and enforces the filter.
 ///
 /// # Errors
 ///
-/// The reason why the filter doesn't work.
+/// Returns the reason why the filter doesn't work.
 pub fn filter_works() -> Result<(), FilterCheckError> {
     let thread = std::thread::Builder::new().name("filtered".to_owned()).spawn(try_filter)?;
     thread.join().unwrap_or(Err(FilterCheckError::Panicked))
@@ -107,8 +108,8 @@ fn try_filter() -> Result<(), FilterCheckError> {
     }
 }
 
-/// System calls that reach beyond the process. They fail as not permitted, which libraries that try
-/// them accept.
+/// System calls with effects outside the process. The calls fail as not permitted, which the
+/// libraries that try them accept.
 const REFUSED: &[i64] = &[
     libc::SYS_openat,
     libc::SYS_openat2,

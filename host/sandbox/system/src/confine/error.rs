@@ -49,7 +49,8 @@ pub(super) enum ConfineError {
 }
 
 impl ConfineError {
-    /// Checks whether a path has moved that has to be covered or kept in place.
+    /// Checks whether the error is about a path that was moved, although it must be covered or stay
+    /// in place.
     pub(super) fn is_moved(&self) -> bool {
         matches!(self, Self::View(ViewError::Moved(_)) | Self::Landlock(LandlockError::Moved(_)))
     }

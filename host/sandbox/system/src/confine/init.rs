@@ -1,4 +1,4 @@
-//! The first process of a namespace: starts the program, checks the limits of all processes, and
+//! The first process of a namespace. It starts the program, checks the limits of all processes, and
 //! ends them when the program ends.
 
 use std::fs;
@@ -18,12 +18,12 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// The end of the program.
 pub(super) enum End {
-    /// Its exit code, 128 plus the signal if a signal ended it; and the names of the processes that
-    /// it left behind.
+    /// The program ended. The number is its exit code, or 128 plus the signal that ended it. The
+    /// list has the names of the processes that were still running.
     Exited(i32, Vec<String>),
     /// All processes together reached a limit.
     Reached(Bound),
-    /// No process waits for it any more.
+    /// No process waits for the program any more.
     Alone,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum ProcessScope {
 }
 
 /// Waits for the program, `child`, and checks the limits meanwhile. `waiting`: the processes that
-/// wait for the answer; without them it ends.
+/// wait for the answer. If all of them are gone, the watch ends.
 pub(super) fn watch(
     child: Pid,
     waiting: &[BorrowedFd<'_>],
@@ -62,7 +62,8 @@ pub(super) fn watch(
             if pid == child {
                 let signal_code = status.terminating_signal().map(|signal| 128 + signal);
                 let code = status.exit_status().or(signal_code).unwrap_or(1);
-                // The kernel may have ended a process at its own limit before this watcher looked.
+                // The kernel may have ended a process at the kernel's own limit before this watcher
+                // checked.
                 if code != 0 && processor_time(&find(whose)) >= limits.cpu {
                     return End::Reached(Bound::Processor);
                 }
@@ -79,7 +80,7 @@ pub(super) fn watch(
     }
 }
 
-/// Returns the limit that all processes together have reached, if they have.
+/// Returns the limit that all processes together have reached, if any.
 fn reached_bound(limits: &Limits, whose: ProcessScope) -> Option<Bound> {
     let processes = find(whose);
     // A zombie still has its processor time and its process number, but no thread and no memory.
@@ -89,8 +90,8 @@ fn reached_bound(limits: &Limits, whose: ProcessScope) -> Option<Bound> {
     if processor_time(&processes) >= limits.cpu {
         return Some(Bound::Processor);
     }
-    // Shared memory was counted for each process. Only if the sum is too large is an exact count
-    // worth its time.
+    // The sum includes shared memory once for each process. The exact number takes longer, so it is
+    // only read if the sum is too large.
     let resident = sum(&processes, |process| process.pages).saturating_mul(page_size());
     let not_resident = sum(&processes, |process| not_resident_memory(process.pid));
     if resident.saturating_add(not_resident) <= limits.memory {
@@ -114,10 +115,11 @@ fn find(whose: ProcessScope) -> Vec<Process> {
 /// Most names of processes that are reported.
 const MAX_NAMES: usize = 3;
 
-/// Time in which a process that is about to end anyway ends, such as one that a shell writes to.
+/// The grace period for a process that is about to end by itself, such as a reader of a shell's
+/// output.
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// Longest time for busy processes to finish their work.
+/// The longest time for busy processes to finish their work.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Waits a little for the other processes to end. Returns the names of the processes that go on
@@ -129,7 +131,7 @@ fn left_behind(whose: ProcessScope) -> Vec<String> {
         std::thread::sleep(MOMENT);
         let before: Vec<i32> = left.iter().map(|process| process.pid).collect();
         left = running(whose);
-        // A shell that waits for a program that it has just started isn't busy itself.
+        // A shell that waits for a new child process isn't busy itself.
         let goes_on = left.iter().any(|process| process.is_busy || !before.contains(&process.pid));
         let is_over = !goes_on || Instant::now() >= end;
         left.retain(|process| before.contains(&process.pid));
@@ -156,7 +158,7 @@ fn running(whose: ProcessScope) -> Vec<Process> {
     others
 }
 
-/// Returns the seconds of processor time of these processes, and of the processes that this process
+/// Returns the processor time in seconds of these processes, and of the processes that this process
 /// has waited for.
 fn processor_time(processes: &[Process]) -> u64 {
     let own = rustix::process::getpid().as_raw_nonzero().get();
@@ -165,7 +167,7 @@ fn processor_time(processes: &[Process]) -> u64 {
     (ticks + processes::waited_for()) / TICKS
 }
 
-/// Ticks per second, as `/proc` counts them for programs.
+/// Ticks per second in the values of `/proc`.
 const TICKS: u64 = 100;
 
 fn page_size() -> u64 {
@@ -176,7 +178,7 @@ fn page_size() -> u64 {
     *SIZE
 }
 
-/// Returns the memory of a process in bytes, with swapped-out memory and its share of shared
+/// Returns the memory of a process in bytes, including swapped-out memory and its part of shared
 /// memory.
 fn exact_memory(pid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
@@ -184,9 +186,8 @@ fn exact_memory(pid: i32) -> u64 {
     kinds.iter().filter_map(|kind| kibibytes(&text, kind)).sum()
 }
 
-/// Returns the memory of a process that isn't among its resident pages, in bytes: swapped-out
-/// memory, and huge pages that the machine sets aside. Most machines have neither, so nothing is
-/// read there.
+/// Returns a process's memory outside of its resident pages, in bytes. This is swapped-out memory,
+/// and huge pages that the machine reserves. Most machines have neither, and then nothing is read.
 fn not_resident_memory(pid: i32) -> u64 {
     static EXISTS: LazyLock<bool> = LazyLock::new(|| {
         let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -205,11 +206,11 @@ fn kibibytes(text: &str, name: &str) -> Option<u64> {
     value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Ends every other process in this namespace, of which this process is the first. No process is
-/// left when it returns.
+/// Ends all other processes in this namespace. This process must be the first one of the namespace.
+/// When the function returns, all of them have ended.
 pub(super) fn end_all() {
     loop {
-        // This number stands for all processes except this one.
+        // This number addresses all processes except this one.
         let _ = kill_process_group(Pid::INIT, Signal::KILL);
         match wait(WaitOptions::empty()) {
             Ok(_) | Err(Errno::INTR) => {}

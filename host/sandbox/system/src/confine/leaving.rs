@@ -1,7 +1,7 @@
-//! Has a shell write its directory and variables for later commands when it exits.
+//! Makes a shell write its directory and variables for later commands when it exits.
 //!
-//! The prelude is a file that `bash` reads before the command, so the text of the command and the
-//! numbers of its lines stay as they are.
+//! The prelude is a file that `bash` reads before the command, so the text and the line numbers of
+//! the command don't change.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::PipeFlags;
 
-/// The script that `bash` runs first. Its record is the directory and the exported variables, each
-/// with a NUL byte at its end. A command that changes the script harms itself alone: the host
+/// The script that `bash` runs first. It records the directory and the exported variables, each
+/// followed by a NUL byte. A command that changes the script only harms itself, because the host
 /// trusts no record.
 const PRELUDE: &str = r#"unset BASH_ENV
 exec @PRELUDE@<&-
@@ -25,7 +25,7 @@ builtin printf 'end\0'
 builtin trap '{ __toolhold_leave >&@RECORD@; } 2>/dev/null' EXIT
 "#;
 
-/// The descriptors of a shell that leaves its state. They stay open until the shell has started.
+/// The descriptors for the state of a shell. They stay open until the shell has started.
 pub(super) struct LeavingState {
     prelude: OwnedFd,
     _record: OwnedFd,
@@ -55,8 +55,8 @@ fn number(descriptor: &OwnedFd) -> i32 {
     descriptor.as_raw_fd()
 }
 
-/// The lowest number of a descriptor that a shell inherits: above those that people write in
-/// redirections, below the least number of open files that a configuration can set.
+/// The lowest descriptor number that a shell inherits. It is above the numbers that people write in
+/// redirections, and below the lowest configurable limit of open files.
 const FIRST: i32 = 50;
 
 /// Makes a copy of a descriptor that the program inherits.

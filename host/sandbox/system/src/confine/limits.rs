@@ -9,24 +9,27 @@ use super::error::ConfineError;
 use super::spec::Limits;
 use crate::kernel;
 
-/// Process numbers that the kernel doesn't give out again. The limit of a namespace counts them.
+/// The number of process numbers that the kernel doesn't reuse. The limit of a namespace includes
+/// them.
 const RESERVED: u64 = 300;
 
-/// Limits this process and its descendants. The watcher limits their memory: the kernel's limits
-/// count what a program reserves, and sanitizers reserve terabytes that they never use.
+/// Limits this process and its descendants. The watcher limits their memory, because the limits of
+/// the kernel include reserved memory, and sanitizers reserve terabytes that they never use.
 ///
 /// # Errors
 ///
-/// The first limit that the kernel doesn't accept.
+/// Returns the first limit that the kernel doesn't accept.
 pub(super) fn bound(limits: &Limits) -> Result<(), ConfineError> {
     let bounds = [
-        // A second later than the watcher, which can name the limit.
+        // The kernel's limit is a second higher than the watcher's, because the watcher can name
+        // the limit.
         (Resource::Cpu, limits.cpu.saturating_add(1)),
         (Resource::Fsize, limits.file_size),
         (Resource::Nofile, limits.open_files),
         (Resource::Core, 0),
         (Resource::Memlock, 64 << 20),
-        // Counted for the user in this user namespace; the kernel doesn't enforce it for root.
+        // The kernel counts the user's processes in this user namespace. The limit doesn't apply to
+        // root.
         (Resource::Nproc, limits.processes),
     ];
     for (resource, bound) in bounds {
@@ -39,8 +42,8 @@ pub(super) fn bound(limits: &Limits) -> Result<(), ConfineError> {
     Ok(())
 }
 
-/// Limits the processes of this namespace, also root's, if the kernel can. On an older kernel, this
-/// is a setting of the whole machine, and root in a namespace may change it.
+/// Limits the processes of this namespace, including root's, if the kernel supports this. On an
+/// older kernel, the setting affects the whole machine, and root in a namespace may change it.
 pub(super) fn bound_processes(limits: &Limits) {
     if !kernel::bounds_namespaces() {
         return;
@@ -48,14 +51,14 @@ pub(super) fn bound_processes(limits: &Limits) {
     let _ = std::fs::write("/proc/sys/kernel/pid_max", (limits.processes + RESERVED).to_string());
 }
 
-/// Limits the memory that processes of this namespace share by a key; it isn't counted as anyone's
-/// memory.
+/// Limits the memory that processes of this namespace share by a key, because it isn't included in
+/// the memory of any process.
 pub(super) fn bound_shared_memory(limits: &Limits) {
     // In pages of the smallest size.
     let _ = std::fs::write("/proc/sys/kernel/shmall", (limits.memory / 4096).to_string());
 }
 
-/// Makes the kernel end these processes first if memory runs out.
+/// Makes the kernel end these processes first when memory runs out.
 pub(super) fn go_first() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "500");
 }
@@ -69,7 +72,8 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     for bit in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
-        // The first number that the kernel doesn't know comes after the last one that it does.
+        // The kernel's capabilities are numbered without gaps, so the first unknown number ends the
+        // loop.
         if rustix::thread::remove_capability_from_bounding_set(capability).is_err() {
             break;
         }

@@ -1,21 +1,21 @@
-//! The sandbox that a helper process enters before it runs untrusted code: a compiler for a
-//! component ([`to_computing`]), or a program that a call starts ([`run`]).
+//! The sandbox that a helper process enters before it runs untrusted code. The code is a compiler
+//! for a component ([`to_computing`]), or a program that a call starts ([`run`]).
 //!
-//! Such a program isn't in the sandbox of WebAssembly, so it gets the kernel's. Its parts, in the
-//! order in which they are set up:
+//! A program that a call starts isn't in the sandbox of WebAssembly, so it gets a sandbox of the
+//! kernel. The parts of this sandbox, in the order of their setup:
 //!
-//! 1. namespaces: processes, mounts, network and System V objects of its own, in a user namespace
-//!    with nobody but the user in it;
-//! 2. a view: a root directory that holds the granted trees and what programs need of the system,
-//!    with what is denied covered up;
-//! 3. bounds on memory, processes, processor time, file sizes and descriptors, of each process and
-//!    of all together;
-//! 4. Landlock, where the kernel's is new enough: the same trees once more, for what is written and
-//!    what is read, and no way to processes outside;
-//! 5. no capabilities, no way to get any, and a filter of system calls.
+//! * Separate namespaces for processes, mounts, network and System V objects, in a user namespace
+//!   that contains only the user.
+//! * A view: a root directory with the granted trees and the parts of the system that programs
+//!   need. Denied paths are covered.
+//! * Limits on memory, processes, processor time, file sizes and descriptors, for each process and
+//!   for all processes together.
+//! * Landlock, if the kernel's version is new enough. It restricts reads and writes to the same
+//!   trees, and blocks access to processes outside.
+//! * No capabilities, no way to get any, and a filter of system calls.
 //!
-//! The process that set this up stays as the first one of the namespace: it checks the limits, and
-//! when it ends, the kernel ends all others.
+//! The process that sets up the sandbox stays the first process of the namespace. It checks the
+//! limits. When it ends, the kernel ends all other processes in the namespace.
 
 mod calls;
 mod changes;

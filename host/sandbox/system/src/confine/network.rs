@@ -13,22 +13,23 @@ use serde::{Deserialize, Serialize};
 use super::{namespaces, raw};
 use crate::messages;
 
-/// The second argument of a helper that makes a network, and of one that makes sockets in it.
+/// The second command-line argument of a helper that makes a network, or makes sockets in a
+/// network.
 pub(crate) const NETWORK: &str = "network";
 pub(crate) const SOCKETS: &str = "sockets";
 
-/// An answer of such a helper.
+/// An answer of a helper for networks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum NetworkAnswer {
     /// The descriptor comes with this message.
     Opened,
-    /// There is no descriptor, for this reason.
+    /// The helper has no descriptor. The text gives the reason.
     Failed(String),
 }
 
-/// Makes a network, answers with its namespaces, of users and of the network, and ends.
+/// Makes a network, sends its user namespace and its network namespace, and ends.
 pub(super) fn serve(control: &UnixStream) -> ! {
-    // If an answer can't be sent, no process waits for it.
+    // If sending fails, no process waits for the answer.
     let _ = match make_network() {
         Ok([users, network]) => {
             answer(control, Ok(users)).and_then(|()| answer(control, Ok(network)))
@@ -38,8 +39,8 @@ pub(super) fn serve(control: &UnixStream) -> ! {
     exit(0)
 }
 
-/// Enters a network, and answers with the descriptors that it opened there: for each version of the
-/// protocol, a socket, and the kernel's list of the sockets there. Then it ends.
+/// Enters a network, and sends the descriptors that it opens in the network: for each version of
+/// the protocol, a socket and the kernel's list of sockets. Then it ends.
 pub(super) fn serve_sockets(control: &UnixStream) -> ! {
     // Nothing is opened outside of the network.
     let _ = match enter(control) {
@@ -50,7 +51,7 @@ pub(super) fn serve_sockets(control: &UnixStream) -> ! {
     exit(0)
 }
 
-/// Opens a socket of one version of the protocol and its list, and sends both.
+/// Opens a socket of one protocol version and the list of its sockets, and sends both.
 fn send_side(control: &UnixStream, family: AddressFamily, list: &str) -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
@@ -66,20 +67,21 @@ fn answer(control: &UnixStream, opened: io::Result<OwnedFd>) -> io::Result<()> {
     }
 }
 
-/// Makes a network in a namespace of users with a single user, and returns both. They last as long
-/// as a process in them or a descriptor.
+/// Makes a network in a user namespace with a single user, and returns both namespaces. They exist
+/// as long as a process in them or a descriptor.
 fn make_network() -> io::Result<[OwnedFd; 2]> {
     namespaces::enter_users(UnshareFlags::NEWUSER | UnshareFlags::NEWNET)?;
-    // As in a network of a command's own: if it can't be switched on, programs see that.
+    // If the interface can't be enabled, programs report it, as in a command's own network.
     let _ = raw::loopback_up();
     let users = File::open("/proc/self/ns/user")?;
     let network = File::open("/proc/self/ns/net")?;
     Ok([users.into(), network.into()])
 }
 
-/// Enters the network whose namespaces come next over the socket. Whoever made a namespace of users
-/// has all rights in it, and so may enter its networks. The process gives them up when it enters a
-/// namespace of users of its own.
+/// Enters the network whose namespaces arrive next over the socket.
+///
+/// The creator of a user namespace has all rights in it, and so may enter its networks. The process
+/// gives these rights up when it enters its own user namespace.
 pub(super) fn enter(control: &UnixStream) -> io::Result<()> {
     for kind in [LinkNameSpaceType::User, LinkNameSpaceType::Network] {
         let ((), namespace) = messages::receive::<()>(control)?;

@@ -1,7 +1,7 @@
 //! Wraps the system calls that have no safe function in any crate.
 //!
-//! The helper has one thread from start to end. So `fork` is as safe as starting a process, and a
-//! namespace that its thread enters is the whole process's.
+//! The helper always has only one thread. So `fork` is as safe as starting a process, and when the
+//! thread enters a namespace, the whole process enters it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -9,12 +9,12 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::process::Pid;
 
 /// Closes every descriptor except the standard ones. Only for a process that has just started and
-/// opened none itself: inherited descriptors come from whoever started this program, and would
-/// bypass the sandbox.
+/// hasn't opened any. Inherited descriptors come from the parent process and would bypass the
+/// sandbox.
 ///
 /// # Errors
 ///
-/// The kernel's: not supported before Linux 5.9.
+/// Returns the kernel's error. The call isn't supported before Linux 5.9.
 pub fn close_inherited() -> io::Result<()> {
     // SAFETY: this process has opened no descriptor of its own, so none of them is used later.
     #[expect(unsafe_code, reason = "libc has no function for it on every platform")]
@@ -31,7 +31,7 @@ pub(super) enum Fork {
 /// Forks this process.
 pub(super) fn fork() -> io::Result<Fork> {
     debug_assert!(has_one_thread(), "the helper forks before it has a second thread");
-    // SAFETY: there is one thread, so no other thread holds a lock that the child would need.
+    // SAFETY: this process has only one thread, so no other thread has a lock that the child needs.
     #[expect(unsafe_code, reason = "no crate that is kept well offers it as a safe function")]
     let pid = unsafe { libc::fork() };
     match pid {
@@ -47,7 +47,7 @@ fn has_one_thread() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
 }
 
-/// Moves this process into new namespaces; for `NEWPID`, its children.
+/// Moves this process into new namespaces. `NEWPID` moves only its children.
 pub(super) fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
     // SAFETY: the flags change no memory and no descriptors that are in use.
     #[expect(unsafe_code, reason = "unsafe only with the flag for descriptors, not used here")]
@@ -76,12 +76,12 @@ pub(super) fn loopback_up() -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sets flags (`MOUNT_ATTR_…`) of a mount and of all mounts in it.
+/// Sets flags (`MOUNT_ATTR_…`) of a mount and of all mounts below it.
 pub(super) fn mount_attributes(mount: impl AsFd, set: u64) -> io::Result<()> {
     // `struct mount_attr`: flags to set, flags to clear, propagation, user namespace.
     let attributes: [u64; 4] = [set, 0, 0, 0];
-    // SAFETY: the path is an empty string that ends in NUL, and the structure is valid and has the
-    // stated length.
+    // SAFETY: the path is an empty string that ends with NUL, and the structure is valid and has
+    // the given length.
     #[expect(unsafe_code, reason = "neither libc nor rustix has a function for it")]
     let answer = unsafe {
         libc::syscall(
@@ -96,17 +96,17 @@ pub(super) fn mount_attributes(mount: impl AsFd, set: u64) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The variable by which the tests hide later versions of Landlock from a build with debug
-/// assertions.
+/// The environment variable with which the tests hide later versions of Landlock. Only builds with
+/// debug assertions read it.
 #[cfg(debug_assertions)]
 pub(crate) const NEWEST_LANDLOCK: &str = "TEST_NEWEST_LANDLOCK";
 
-/// Returns the kernel's version of Landlock, or `None` if the kernel has none, or doesn't allow it.
+/// Returns the kernel's version of Landlock. Returns `None` if Landlock is missing or disabled.
 pub fn landlock_version() -> Option<u32> {
     /// `LANDLOCK_CREATE_RULESET_VERSION`.
     const VERSION: u32 = 1;
     let nothing = std::ptr::null::<libc::c_void>();
-    // SAFETY: with this flag, the kernel reads no memory and makes nothing.
+    // SAFETY: with this flag, the kernel reads no memory and creates nothing.
     #[expect(unsafe_code, reason = "no crate tells the version before it restricts a thread")]
     let answer =
         unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0_usize, VERSION) };
@@ -121,12 +121,12 @@ pub fn landlock_version() -> Option<u32> {
     version
 }
 
-/// Adds a filter of system calls whose notifications the returned listener gets. The filter holds
-/// for this process and its descendants.
+/// Adds a filter of system calls, and returns the listener that gets the filter's notifications.
+/// The filter applies to this process and its descendants.
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// Returns the kernel's error.
 pub(super) fn seccomp_listener(filter: &[libc::sock_filter]) -> io::Result<OwnedFd> {
     // With the second flag, from 5.19 on, signals don't interrupt a call that waits.
     let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
@@ -149,7 +149,7 @@ fn install(filter: &[libc::sock_filter], flags: libc::c_ulong) -> io::Result<lib
         len: u16::try_from(filter.len()).map_err(io::Error::other)?,
         filter: filter.as_ptr().cast_mut(),
     };
-    // SAFETY: the kernel only reads the program, which is valid and has the stated length.
+    // SAFETY: the kernel only reads the program, which is valid and has the given length.
     #[expect(unsafe_code, reason = "no crate offers a filter with a listener")]
     let answer = unsafe {
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
@@ -157,11 +157,11 @@ fn install(filter: &[libc::sock_filter], flags: libc::c_ulong) -> io::Result<lib
     Ok(answer)
 }
 
-/// A system call that waits for its listener.
+/// A system call that waits for an answer of its listener.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Notification {
     pub(crate) id: u64,
-    /// The thread that made the call, by its number for the listener.
+    /// The thread that made the call. The number is that in the listener's process namespace.
     pub(crate) thread: u32,
     pub(crate) call: libc::c_long,
     pub(crate) arguments: [u64; 6],
@@ -171,9 +171,9 @@ pub(crate) struct Notification {
 ///
 /// # Errors
 ///
-/// The kernel's: `ENOENT` if the thread was killed meanwhile.
+/// Returns the kernel's error: `ENOENT` if the thread was killed meanwhile.
 pub(crate) fn next_notification(listener: impl AsFd) -> io::Result<Notification> {
-    // SAFETY: `seccomp_notif` is plain data for which zeros are valid; the kernel wants zeros.
+    // SAFETY: `seccomp_notif` is plain data for which zeros are valid. The kernel requires zeros.
     #[expect(unsafe_code, reason = "a plain structure of the kernel's")]
     let mut notification: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     notify(listener, libc::SECCOMP_IOCTL_NOTIF_RECV as _, &raw mut notification)?;
@@ -185,17 +185,18 @@ pub(crate) fn next_notification(listener: impl AsFd) -> io::Result<Notification>
     })
 }
 
-/// Checks whether a notification still waits: its thread lives, so its number wasn't used again.
+/// Checks whether a notification still waits. If so, its thread is alive and its thread number
+/// wasn't reused.
 pub(crate) fn is_waiting(listener: impl AsFd, id: u64) -> bool {
     let mut id = id;
     notify(listener, libc::SECCOMP_IOCTL_NOTIF_ID_VALID as _, &raw mut id).is_ok()
 }
 
-/// Lets a call run, or fails it with an error.
+/// Allows a call, or fails the call with an error.
 ///
 /// # Errors
 ///
-/// The kernel's: `ENOENT` if the thread was killed meanwhile.
+/// Returns the kernel's error: `ENOENT` if the thread was killed meanwhile.
 pub(crate) fn answer_notification(
     listener: impl AsFd,
     id: u64,

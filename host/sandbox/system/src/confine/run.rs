@@ -1,7 +1,7 @@
-//! `toolhold __confine`: the process that confines itself, and the program that it becomes.
+//! `toolhold __confine`: the process that confines itself and then becomes the program.
 //!
-//! Up to three processes: the outer one, which the host starts and waits for; the first process of
-//! the namespace, which watches; and the program.
+//! There are up to three processes. The host starts the outer process and waits for it. The first
+//! process of the namespace watches the program. The third process is the program.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,16 +24,18 @@ use super::view::View;
 use super::{calls, changes, limits, namespaces, network, trees};
 use crate::{messages, processes};
 
-/// The time that a prepared helper waits for its command.
+/// How long a prepared helper waits for its command.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
-/// The exit code of a helper that failed; it has reported the reason.
+/// The exit code of a helper that failed. The helper has reported the reason.
 const FAILED: i32 = 125;
 
-/// Runs the helper. It reads three messages from its standard input, a socket: a `Preparation`,
-/// which it carries out at once; then, when there is a command, a `TreeState` and a `Program`.
-/// Only for a process without other threads. With the argument `network`, it makes a network;
-/// with `sockets`, it makes sockets in one.
+/// Runs the helper. Only for a process without other threads.
+///
+/// The helper reads three messages from its standard input, which is a socket. First it reads a
+/// `Preparation` and carries it out. When the host has a command, the helper reads a `TreeState`
+/// and a `Program`. With the argument `network`, the helper makes a network. With `sockets`, it
+/// makes sockets in a network.
 pub fn run() -> ! {
     if raw::close_inherited().is_err() {
         eprintln!("inherited descriptors can't be closed: Linux 5.9 is needed");
@@ -56,20 +58,20 @@ struct Host {
     handle: OwnedFd,
 }
 
-/// Unreachable: the process has ended before.
+/// An uninhabited type, since the process ends before it returns a value.
 enum Never {}
 
 fn fail(control: &UnixStream, error: &ConfineError) -> ! {
     let reason = error.to_string();
     let status =
         if error.is_moved() { HelperStatus::Moved(reason) } else { HelperStatus::Failed(reason) };
-    // If it can't be sent, no process waits for it.
+    // If sending fails, no process waits for the status.
     let _ = messages::send(control, &status, None);
     exit(FAILED)
 }
 
 fn prepare(control: &UnixStream) -> Result<Never, ConfineError> {
-    // No terminal: the program can't type for the user, and `/dev/tty` leads to none.
+    // The program gets no terminal. So it can't type for the user, and `/dev/tty` can't be opened.
     rustix::process::setsid().map_err(|_| ConfineError::Terminal)?;
     let Some(parent) = rustix::process::getppid() else { exit(FAILED) };
     let Ok(handle) = pidfd_open(parent, PidfdFlags::empty()) else { exit(FAILED) };
@@ -77,7 +79,7 @@ fn prepare(control: &UnixStream) -> Result<Never, ConfineError> {
 
     let (preparation, _) =
         messages::receive::<Preparation>(control).map_err(ConfineError::Preparation)?;
-    // If it had ended before this check, another process would be the parent now.
+    // If the parent had ended before this check, this process would have another parent.
     if preparation.parent != host.pid {
         return Err(ConfineError::Unawaited);
     }
@@ -116,7 +118,8 @@ fn run_with_namespaces(
     let entered = namespaces::enter_outer().map_err(ConfineError::Namespaces);
     match raw::fork().map_err(ConfineError::Fork)? {
         Fork::Parent(inner) => {
-            // The first process answers; without an answer, the host sees the end of this one.
+            // The first process sends the answer. If it sends none, the host notices the end of
+            // this process.
             close_streams();
             let status = rustix::io::retry_on_intr(|| waitpid(Some(inner), WaitOptions::empty()));
             let code = status.ok().flatten().and_then(|(_, status)| status.exit_status());
@@ -124,7 +127,7 @@ fn run_with_namespaces(
         }
         Fork::Child => {
             entered?;
-            // Entered before: it is the network of the session.
+            // This process already entered the network of the session.
             let keeps = preparation.network || preparation.shared_network.is_some();
             namespaces::enter_inner(keeps).map_err(ConfineError::Namespaces)?;
             run_first(host, preparation, control, &outer)
@@ -132,15 +135,15 @@ fn run_with_namespaces(
     }
 }
 
-/// Runs as the first process of the namespace. It has the program wait until the program is fully
-/// confined and the paths that are not for the program are covered.
+/// Runs as the first process of the namespace. The program waits until it is fully confined and the
+/// paths that it may not read are covered.
 fn run_first(
     host: &Host,
     preparation: &Preparation,
     control: &UnixStream,
     outer: &OwnedFd,
 ) -> Result<Never, ConfineError> {
-    // In addition to the watching, which may come late.
+    // This is in addition to the watching, which may start late.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     limits::bound_processes(&preparation.limits);
     limits::bound_shared_memory(&preparation.limits);
@@ -176,8 +179,8 @@ fn watch(
 ) -> Result<Never, ConfineError> {
     let end = init::watch(program, waiting, &preparation.limits, scope);
     end_all();
-    // The result is known and no process is left before this process removes its namespaces, which
-    // takes a while.
+    // Removing the namespaces of this process takes a while. So the result is sent first, after all
+    // other processes have ended.
     let _ = match end {
         End::Exited(code, left) => {
             messages::send(control, &HelperStatus::Exited { code, left }, None)
@@ -188,8 +191,8 @@ fn watch(
     exit(FAILED)
 }
 
-/// Runs the program without namespaces: this process watches, and finds the processes to end in the
-/// list of all processes.
+/// Runs the program without namespaces. This process watches the program, and finds the processes
+/// to end in the list of all processes.
 fn run_without_namespaces(
     host: &Host,
     preparation: &Preparation,
@@ -212,8 +215,8 @@ fn run_without_namespaces(
     }
 }
 
-/// Closes its copies of the program's streams: their readers must see when the last process of the
-/// program ends.
+/// Closes this process's copies of the program's streams, so that their readers notice when the
+/// last process of the program ends.
 fn close_streams() {
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(&null)
@@ -223,7 +226,7 @@ fn close_streams() {
 }
 
 /// Sets up the parts of the sandbox that are only for the program, waits until the rest is
-/// `covered`, and becomes the program. `state`: the state that the trees must have; `None` with a
+/// `covered`, and becomes the program. `state`: the required state of the trees, or `None` with a
 /// view.
 fn run_confined(
     preparation: &Preparation,
@@ -252,7 +255,7 @@ fn run_confined(
     start(control, missing, unrecorded, listener)
 }
 
-/// Adds a part of the sandbox that failed to `missing`, if the sandbox may lack it.
+/// Adds a failed part of the sandbox to `missing`, if the sandbox may lack this part.
 fn tolerate(
     part: Result<(), ConfineError>,
     sandbox: Sandbox,
@@ -267,8 +270,8 @@ fn tolerate(
     }
 }
 
-/// Returns the listener that gets the program's changes in files, or the reason why the host can't
-/// learn of them. Returns neither if the host doesn't want to.
+/// Returns the listener that gets the program's file changes, or the reason why the host can't
+/// record them. Returns neither if the host doesn't record changes.
 fn record(
     recorded: Recorded,
     listen: impl FnOnce() -> Result<OwnedFd, RecordingError>,
@@ -283,7 +286,7 @@ fn record(
     }
 }
 
-/// Reads the program, reports that it starts, and becomes it.
+/// Reads the program, reports its start, and becomes the program.
 fn start(
     control: &UnixStream,
     missing: Vec<String>,
@@ -307,8 +310,8 @@ fn start(
     become_program(&program, state)
 }
 
-/// Describes the paths that can't be hidden from a program without a view of its own, although they
-/// are in its trees.
+/// Describes the paths that should be hidden, but can't be hidden from a program without its own
+/// view.
 fn uncovered(trees: &[Tree], state: &TreeState) -> Vec<String> {
     let mut inner = Vec::new();
     for (index, tree) in trees.iter().enumerate() {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sandbox {
-    /// Complete; otherwise nothing starts.
+    /// All parts of the sandbox are required. Otherwise, no program starts.
     #[default]
     Strict,
     /// As complete as this machine allows. Missing parts are reported.
@@ -27,9 +27,9 @@ pub enum TreeAccess {
 /// A directory or a file that a program gets, with everything below.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tree {
-    /// Its real path.
+    /// The real path of the tree.
     pub path: String,
-    /// Its access.
+    /// The access to the tree.
     pub access: TreeAccess,
 }
 
@@ -39,13 +39,14 @@ pub(crate) enum Recorded {
     /// No.
     #[default]
     No,
-    /// If this machine and the sandbox make it possible.
+    /// Changes are recorded if this machine and the sandbox support it.
     IfPossible,
-    /// Yes; otherwise the program doesn't start.
+    /// Changes must be recorded. Otherwise, the program doesn't start.
     Required,
 }
 
-/// Limits, of each process if it says "each"; otherwise of all processes of a command together.
+/// The limits of a command. A limit applies to all processes together, unless its description says
+/// "each".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Bytes of memory in use. What is only reserved isn't counted.
@@ -79,53 +80,54 @@ impl Default for Limits {
 /// The parts of the sandbox that a helper sets up before it knows the command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Preparation {
-    /// The process that waits for the command: if it ends, everything ends.
+    /// The process that waits for the command. When it ends, all processes of the command end.
     pub(crate) parent: i32,
     /// How complete the sandbox must be.
     pub(crate) sandbox: Sandbox,
-    /// Whether it gets namespaces and a view of its own: always, except with
-    /// [`Sandbox::BestEffort`] on a machine that has none.
+    /// Whether the command gets its own namespaces and view. Always true, except with
+    /// [`Sandbox::BestEffort`] on a machine that doesn't support namespaces.
     pub(crate) namespaces: bool,
-    /// Whether it reaches the network.
+    /// Whether the command reaches the network.
     pub(crate) network: bool,
-    /// The number of the network that it enters, whose namespaces come with the next two messages.
-    /// `None`: it has one of its own, or that of the machine.
+    /// The number of the network that the helper enters. The namespaces of the network come with
+    /// the next two messages. `None` if the command has its own network or that of the machine.
     pub(crate) shared_network: Option<u64>,
-    /// Whether the host wants to learn of its changes in files.
+    /// Whether the host records the command's file changes.
     pub(crate) recorded: Recorded,
-    /// Its trees, the outer before the inner.
+    /// The trees of the command. Outer trees come before inner ones.
     pub(crate) trees: Vec<Tree>,
-    /// A private empty directory that it may write to, in addition to `/tmp`: `$HOME`.
+    /// A private empty directory that the command may write to, in addition to `/tmp`: `$HOME`.
     pub(crate) home: Option<String>,
-    /// Its limits.
+    /// The limits of the command.
     pub(crate) limits: Limits,
 }
 
 impl Preparation {
-    /// Returns the trees that it may write.
+    /// Returns the trees that the command may write.
     pub(crate) fn writable(&self) -> impl Iterator<Item = &str> {
         let writable = self.trees.iter().filter(|tree| tree.access == TreeAccess::Write);
         writable.map(|tree| tree.path.as_str())
     }
 }
 
-/// The object of a path, which has to be the same when the helper prepares itself and when the
-/// command starts.
+/// The identity of the object at a path. It must be the same when the helper prepares itself and
+/// when the command starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Identity {
-    /// A file or a directory, by the numbers that it has as long as a view holds it.
+    /// A file or a directory, identified by numbers that don't change while a view uses the object.
     Object { device: u64, inode: u64 },
-    /// A link, by its target.
+    /// A link, identified by its target.
     Link(String),
 }
 
 /// The state of the trees when the command starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TreeState {
-    /// The object of the path of each tree of the preparation. `None`: the path doesn't exist.
+    /// The object at the path of each tree of the preparation. `None` if the path doesn't exist.
     pub(crate) found: Vec<Option<Identity>>,
-    /// Directories in the trees that keep their names and places, the outer before the inner: if
-    /// they moved, what is covered in them would become visible.
+    /// Directories in the trees whose names and places may not change. Outer directories come
+    /// before inner ones. If one of these directories moved, the covered paths in it would become
+    /// visible.
     pub(crate) pinned: Vec<String>,
     /// Paths in the trees that can't be read or written.
     pub(crate) hidden: Vec<String>,
@@ -133,39 +135,39 @@ pub(crate) struct TreeState {
     pub(crate) frozen: Vec<String>,
 }
 
-/// The program of the command. Its standard input comes with this message.
+/// The program of the command. The message carries the program's standard input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Program {
     /// The program and its arguments.
     pub(crate) arguments: Vec<String>,
-    /// Its whole environment.
+    /// The complete environment.
     pub(crate) environment: Vec<(String, String)>,
-    /// Its working directory.
+    /// The working directory.
     pub(crate) directory: String,
-    /// Whether it is a `bash` that leaves its state for later commands. The descriptor for the
-    /// record comes with the next message.
+    /// Whether the program is a `bash` that records its state for later commands. The descriptor
+    /// for the record comes with the next message.
     pub(crate) leaves_state: bool,
 }
 
 /// The reports of the helper to the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum HelperStatus {
-    /// The program starts now. If its changes are recorded, the listener comes with this message.
+    /// The program starts now. If its changes are recorded, the message carries the listener.
     Started {
         /// Parts of the sandbox that this machine doesn't have.
         missing: Vec<String>,
-        /// Why the host can't learn of its changes, if it wanted to.
+        /// The reason why the host can't record the changes, if it wanted to record them.
         unrecorded: Option<String>,
     },
     /// The program doesn't start.
     Failed(String),
-    /// The program doesn't start: a path that has to be covered or kept in place has moved.
+    /// The program doesn't start, because a path moved that must be covered or stay in place.
     Moved(String),
-    /// The program ended by itself, and no process of it is left.
+    /// The program ended by itself, and all of its processes have ended.
     Exited {
-        /// Its exit code; 128 plus the signal if a signal ended it.
+        /// The exit code, or 128 plus the signal that ended the program.
         code: i32,
-        /// The names of processes that it left behind, which were ended.
+        /// The names of the processes that still ran when the program ended. They were ended too.
         left: Vec<String>,
     },
     /// All processes were ended at this limit.
@@ -175,10 +177,10 @@ pub(crate) enum HelperStatus {
 /// A limit on all processes of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bound {
-    /// [`Limits::memory`].
+    /// The limit [`Limits::memory`].
     Memory,
-    /// [`Limits::processes`].
+    /// The limit [`Limits::processes`].
     Processes,
-    /// [`Limits::cpu`].
+    /// The limit [`Limits::cpu`].
     Processor,
 }

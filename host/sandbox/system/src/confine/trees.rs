@@ -13,10 +13,10 @@ use super::view::{DEVICES, OWN_WRITABLE, TERMINAL, TERMINALS, ViewError, open_it
 /// The newest version whose features are used.
 const ABI_KNOWN: ABI = ABI::V6;
 
-/// A failure to restrict a command to its trees.
+/// The reason why a command can't be restricted to its trees.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LandlockError {
-    /// A tree isn't what it was; then nothing is enforced.
+    /// A tree has been replaced. No restriction is then enforced.
     #[error("moved meanwhile: {0}")]
     Moved(String),
     #[error("Landlock: not supported by this kernel")]
@@ -31,16 +31,16 @@ pub(super) enum LandlockError {
     Emptying(u32),
 }
 
-/// Restricts this process and its descendants to the trees of the preparation. `state`: the state
-/// that the trees must have; `None` if the root of this process is a view, which is checked
-/// itself.
+/// Restricts this process and its descendants to the trees of the preparation. `state`: the
+/// required state of the trees. `None` if the root of this process is a view, which is checked
+/// separately.
 ///
-/// Behind a view, version 1 isn't used: under it, no file can be moved to another directory or
-/// linked there, so ordinary programs fail, and the view already keeps every file.
+/// Version 1 isn't used with a view. With version 1, no file can be moved or linked to another
+/// directory, so ordinary programs fail. The view already protects all files.
 ///
 /// # Errors
 ///
-/// The part that isn't enforced.
+/// Returns the part that isn't enforced.
 pub(super) fn restrict(
     preparation: &Preparation,
     state: Option<&TreeState>,
@@ -55,7 +55,7 @@ pub(super) fn restrict(
         return Err(LandlockError::Missing);
     }
 
-    // The kernel has said that it has all of this version, so all of it is required.
+    // The kernel reported this version, so all of its rights are required.
     let all = AccessFs::from_all(abi);
     let mut ruleset =
         Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(all)?;
@@ -86,7 +86,7 @@ pub(super) fn restrict(
         let Some((handle, kind, _)) = opened else { continue };
         let access = match kind {
             FileType::Directory => *access,
-            // The target of the link is a tree by its own path, or isn't granted.
+            // The target of the link has its own tree or isn't granted.
             FileType::Symlink => continue,
             _ => *access & AccessFs::from_file(abi),
         };
@@ -105,8 +105,8 @@ pub(super) fn restrict(
     Ok(())
 }
 
-/// Returns the paths that get a rule, each with its access: first the trees of the preparation, in
-/// their order.
+/// Returns the paths that get a rule, each with its access. The trees of the preparation come
+/// first, in their order.
 fn accessible_paths(
     preparation: &Preparation,
     abi: ABI,

@@ -1,9 +1,9 @@
-//! Makes the root directory that a command sees: the trees of its spec, what programs need of the
-//! system, and nothing else.
+//! Makes the root directory that a command sees. It has only the trees of the command and the parts
+//! of the system that programs need.
 //!
-//! Nothing outside of it can be reached by any name, not even the sockets of other programs, which
-//! Landlock doesn't cover yet. Trees are cloned from handles that were opened without following
-//! links, so that nobody can put another tree in their place meanwhile.
+//! No name reaches an object outside the view, not even the socket of another program, which
+//! Landlock doesn't restrict yet. Trees are cloned from handles that were opened without following
+//! links, so that no process can replace a tree meanwhile.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -27,19 +27,21 @@ use super::spec::{Identity, Preparation, Tree, TreeAccess, TreeState};
 /// Devices without data.
 pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
-/// The terminal of the process that opens it: none, until a program makes one of its own.
+/// The controlling terminal of a process. It is missing until a program creates one.
 pub(super) const TERMINAL: &str = "/dev/tty";
 
-/// The terminals that programs in here make, by `openpty`. No terminal of the machine is in it.
+/// The terminals that programs in the view create with `openpty`. No terminal of the machine is in
+/// this directory.
 pub(super) const TERMINALS: &str = "/dev/pts";
 
-/// Terminals that can exist at the same time. The machine has 4096 for everybody.
+/// The most terminals in the view at the same time. All users of the machine share 4096 terminals.
 const MOST_TERMINALS: &str = "64";
 
-/// Private directories, which start empty and are removed with the view.
+/// Private directories, which are initially empty. They are removed with the view.
 pub(super) const OWN_WRITABLE: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 
-/// Files and directories that such a directory can hold; enough for an unpacked archive in `/tmp`.
+/// The most files and directories in a private directory. This is enough for an unpacked archive in
+/// `/tmp`.
 const INODES: &str = "262144";
 
 const LINKS: [(&str, &str); 5] = [
@@ -53,7 +55,7 @@ const LINKS: [(&str, &str); 5] = [
 /// A step of making a view that failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ViewError {
-    /// The path was found a moment ago. If it is gone, it isn't covered.
+    /// A path that was found before is now missing, so it isn't covered.
     #[error("moved meanwhile: {0}")]
     Moved(String),
     /// A step without a path.
@@ -82,25 +84,26 @@ pub(crate) enum ViewError {
 
 type Step<T> = Result<T, ViewError>;
 
-/// The view of a process that is in it.
+/// The view of a process that has entered the view.
 pub(super) struct View {
     root: Root,
     /// The objects of the paths of the trees.
     found: Vec<Option<Identity>>,
-    /// The trees inside of others, which would disappear with their mount points, and their mounts.
+    /// Trees inside of other trees, with their mounts. Such a tree would disappear together with
+    /// its mount point.
     inner: Vec<(String, u64)>,
     covers: Covers,
 }
 
 impl View {
-    /// Makes a view with the trees this process's root directory. Only for the first process of a
-    /// process namespace, in its own mount namespace.
+    /// Creates a view with the trees, and makes it the root directory of this process. Only for the
+    /// first process of a process namespace, in its own mount namespace.
     ///
     /// # Errors
     ///
-    /// The step that failed. The process must not go on then.
+    /// Returns the step that failed. The process must then stop.
     pub(super) fn enter(preparation: &Preparation) -> Step<Self> {
-        // Mounts that are made here aren't seen elsewhere, and the other way round.
+        // Mounts don't propagate into or out of this namespace.
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
             .map_err(failed("taking the mounts apart"))?;
         // All are opened before anything is covered.
@@ -123,7 +126,7 @@ impl View {
         for path in ["/proc", "/run", TERMINALS] {
             root.directory(path)?;
         }
-        // Mounts of their own: they stay writable.
+        // Private directories are separate mounts, so that they stay writable.
         for path in own_writable(preparation).filter(|path| *path != "/") {
             root.directory(path)?;
             root.pin(path)?;
@@ -161,12 +164,12 @@ impl View {
         Ok(Self { root, found, inner, covers })
     }
 
-    /// Checks that the trees still have their paths, and covers the paths that are not for the
-    /// program.
+    /// Checks that the trees still have their paths, and covers the paths that the program may not
+    /// read.
     ///
     /// # Errors
     ///
-    /// The step that failed. The program must not start then.
+    /// Returns the step that failed. The program must then not start.
     pub(super) fn cover(&self, trees: &[Tree], state: &TreeState) -> Step<()> {
         if self.found != state.found {
             let mut pairs = self.found.iter().zip(&state.found);
@@ -193,8 +196,8 @@ impl View {
     }
 }
 
-/// Returns the directories inside private ones that lead to trees, the outer before the inner. They
-/// keep their names: changes in a tree are saved for undo by their paths.
+/// Returns the directories inside private ones that lead to trees, outer directories first. They
+/// can't be renamed, because undo saves changes in a tree by their paths.
 fn leading_directories(preparation: &Preparation) -> BTreeSet<&str> {
     let mut leading = BTreeSet::new();
     for tree in &preparation.trees {
@@ -238,7 +241,7 @@ fn failed(step: &'static str) -> impl Fn(Errno) -> ViewError {
     move |errno| ViewError::Step(step, errno.into())
 }
 
-/// A file system in which neither devices nor set-user-ID bits have an effect.
+/// Attributes of a file system without effective devices and set-user-ID bits.
 const PRIVATE: MountAttrFlags =
     MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
@@ -260,7 +263,7 @@ fn new_mount(
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// Opens the object of a real path, and returns its kind and identity. Returns `None` if the path
+/// Opens the object at a real path, and returns its kind and identity. Returns `None` if the path
 /// doesn't exist. No link is followed: if a component has become a link, the path has moved.
 pub(crate) fn open_itself(path: &str) -> Step<Option<(OwnedFd, FileType, Identity)>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -291,7 +294,7 @@ enum Source {
 }
 
 impl Source {
-    /// Opens the object of a path, and returns its identity. Returns `None` if the path doesn't
+    /// Opens the object at a path, and returns its identity. Returns `None` if the path doesn't
     /// exist.
     fn open(path: &str, writable: bool) -> Step<Option<(Self, Identity)>> {
         let Some((handle, kind, identity)) = open_itself(path)? else { return Ok(None) };
@@ -348,7 +351,7 @@ impl Root {
         let size = size.to_string();
         let options = [("size", size.as_str()), ("nr_inodes", INODES), ("mode", "0755")];
         let root = mounted("tmpfs", &options, PRIVATE)?;
-        // The place doesn't matter: everything that is needed of the old root is open.
+        // Any place is possible, since all needed objects of the old root are open.
         let place = if Path::new("/tmp").is_dir() { "/tmp" } else { "/proc" };
         move_mount(&root, c"", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
             .map_err(failed("mounting the view"))?;
@@ -378,8 +381,8 @@ impl Root {
         }
         let (above, leaf) = split(path);
         self.directory(above)?;
-        // A directory that the user or anyone may write to is the user's anyway: there is no other
-        // user in here.
+        // Inside the view there is no other user, so a directory that this user or all users may
+        // write to can belong to this user.
         let made =
             self.find(above).and_then(|above| mkdirat(above, leaf, Mode::from_raw_mode(0o755)));
         made.map_err(|errno| ViewError::Make(path.to_owned(), errno))
@@ -407,7 +410,7 @@ impl Root {
             .map_err(|errno| ViewError::Mount(path.to_owned(), errno))
     }
 
-    /// Opens a path that existed before. If it is gone, it has moved.
+    /// Opens a path that existed before. A missing path is an error, because it has moved.
     fn find_known(&self, path: &str) -> Step<OwnedFd> {
         self.find(path).map_err(|errno| match errno {
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP => ViewError::Moved(path.to_owned()),
@@ -415,8 +418,8 @@ impl Root {
         })
     }
 
-    /// Keeps the name of a directory or a link: a mount point can't be renamed, removed or
-    /// exchanged.
+    /// Prevents changes of the name of a directory or a link: a mount point can't be renamed,
+    /// removed or exchanged.
     fn pin(&self, path: &str) -> Step<()> {
         let target = self.find_known(path)?;
         let copy = clone(&target).map_err(|errno| ViewError::Pin(path.to_owned(), errno))?;
@@ -429,7 +432,7 @@ impl Root {
         let stat = rustix::fs::fstat(&target)
             .map_err(|errno| ViewError::Protect(path.to_owned(), errno.into()))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-            // A link has nothing to write. Its target is decided on by its own path.
+            // Writing to a link isn't possible. The link's target is checked by its own path.
             return self.pin(path);
         }
         let copy =
@@ -448,7 +451,7 @@ struct Covers {
     directory: OwnedFd,
 }
 
-/// The place of the covers: below the mount of `/proc`, where no name leads to them.
+/// The place of the covers. It is below the mount of `/proc`, so no name leads to it.
 const COVERS: &str = "/proc";
 
 impl Covers {
@@ -456,7 +459,7 @@ impl Covers {
         let mount = mounted("tmpfs", &[("size", "4k"), ("mode", "0755")], PRIVATE)?;
         root.attach(&mount, COVERS)?;
         let covers = Self::make_in(&mount).map_err(failed("making what hides files"))?;
-        // Their clones are read-only too.
+        // The clones of this mount are read-only too.
         raw::mount_attributes(&mount, MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into())
             .map_err(|error| ViewError::Step("making what hides files", error))?;
         Ok(covers)

@@ -1,5 +1,5 @@
-//! Decides whether a whole directory may be renamed: nothing below it may be refused under its old
-//! or its new name.
+//! Decides whether a whole directory may be renamed. The rules must allow each path below it under
+//! its old and its new name.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -11,16 +11,16 @@ use toolhold_policy::files::Refusal;
 
 use super::{DirEntryRef, FileError, FileView, kernel};
 
-/// Entries below a directory that are checked, at about 5 µs each. A larger directory is refused:
-/// the check would take too long.
+/// The most entries below a directory that are checked, at about 5 µs each. The rename of a larger
+/// directory is refused, since the check would take too long.
 const MAX_ENTRIES: usize = 100_000;
 
 /// Levels that are checked. Every level keeps a handle open.
 const MAX_DEPTH: usize = 128;
 
 impl FileView {
-    /// Checks everything below the directory at `place` for being renamed from `old` to `new`, one
-    /// of which is its current path.
+    /// Checks everything below the directory at `place` before a rename from `old` to `new`. One of
+    /// these paths is the current path.
     pub(super) fn check_below(
         &self,
         place: &DirEntryRef<'_>,
@@ -71,8 +71,8 @@ struct Level {
     new: PathBuf,
 }
 
-/// Returns `None` for an entry that was removed since its directory was read: that is no reason to
-/// refuse.
+/// Returns `None` for an entry that was removed after its directory was read. Such an entry is no
+/// reason for a refusal.
 fn unless_gone<T>(result: Result<T, FileError>) -> Result<Option<T>, FileError> {
     match result {
         Err(FileError::Errno(Errno::NOENT)) => Ok(None),
@@ -89,8 +89,8 @@ fn enter(dir: std::os::fd::BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno>
     )
 }
 
-/// Reads the entries of a directory, at most one more than the limit. Rules are UTF-8 and can't
-/// decide on a name that isn't, so the directory is refused.
+/// Reads the entries of a directory, at most one more than the limit. Rules are UTF-8. If a name
+/// isn't UTF-8, the rules can't decide on it, so the directory is refused.
 fn read_entries(dir: &OwnedFd) -> Result<Vec<(String, FileType)>, Errno> {
     let mut entries = Vec::new();
     // Two more for `.` and `..`.

@@ -66,14 +66,15 @@ impl FileView {
         Ok(rustix::fs::unlinkat(&place.dir, place.leaf, AtFlags::empty())?)
     }
 
-    /// Renames within and between grants of one file system. A file that the call itself created
-    /// takes the mode and, if allowed, the owner of the file that it replaces: so writing a file
-    /// anew through a temporary one changes neither.
+    /// Renames within and between grants of one file system.
+    ///
+    /// A file that the call itself created gets the mode and, if allowed, the owner of the file
+    /// that it replaces. So if a program rewrites a file through a temporary one, neither changes.
     ///
     /// # Errors
     ///
-    /// A rule's refusal: of one of the names, of anything below a directory under its old or new
-    /// name, or of a link's target from its new place. The kernel's error otherwise.
+    /// Returns a rule's refusal. The rules check both names, all objects below a directory under
+    /// both names, and a link's target from its new place. Otherwise, returns the kernel's error.
     pub fn rename(
         &self,
         from: (BorrowedFd<'_>, &str),
@@ -124,9 +125,9 @@ impl FileView {
         )?;
 
         if is_directory && source.path() != target.path() {
-            // Another process may have created something there since the check. From now on, nobody
-            // changes it by its old name. The rules say nothing about an old name that is
-            // temporary.
+            // Another process may have created an object below the directory after the check. The
+            // directory has a new name now, so no process changes it by the old name. If the old
+            // name is temporary, the rules don't apply to it.
             let mut old = source.path();
             if outermost(&old).is_some() {
                 old = target.path();
@@ -161,13 +162,13 @@ impl FileView {
         changes.before_rename(&from, &to).map_err(not_saved)
     }
 
-    /// Creates a second name for a regular file. The object that was decided on is linked, even if
-    /// its name leads elsewhere by then.
+    /// Creates a second name for a regular file. Links the object that the rules allowed, even if
+    /// its name has another object by then.
     ///
     /// # Errors
     ///
-    /// A rule's refusal of one of the names for reading or writing: a link must not allow more than
-    /// the old name did. The kernel's error otherwise.
+    /// Returns a rule's refusal to read or write one of the names, because a link must not allow
+    /// more than the old name did. Otherwise, returns the kernel's error.
     pub fn link(
         &self,
         from: (BorrowedFd<'_>, &str),
@@ -200,9 +201,10 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// A rule's refusal of the link, or of its target by its spelling: programs outside the sandbox
-    /// follow links too. `..` is allowed only at the beginning; after a name, which may be or
-    /// become a link, it is refused. The kernel's error otherwise.
+    /// Returns a rule's refusal of the link, or of the spelling of its target, since programs
+    /// outside the sandbox follow links too. `..` is allowed only at the beginning. After a name,
+    /// `..` is refused, because the name may be or become a link. Otherwise, returns the kernel's
+    /// error.
     pub fn symlink(
         &self,
         points_to: &str,
@@ -231,7 +233,8 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// A rule's refusal; `INVAL` if it isn't a link, `ILSEQ` if the target isn't UTF-8.
+    /// Returns a rule's refusal, `INVAL` if the object isn't a link, or `ILSEQ` if the target isn't
+    /// UTF-8.
     pub fn read_link(&self, dir: BorrowedFd<'_>, path: &str) -> Result<String, FileError> {
         let found = self.find_at(dir, path, false)?;
         if found.kind != FileType::Symlink {
@@ -245,7 +248,7 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// A rule's refusal; `NOTSUP` for a link itself; the kernel's error otherwise.
+    /// Returns a rule's refusal, `NOTSUP` for a link itself, or the kernel's error.
     pub fn set_times(
         &self,
         dir: BorrowedFd<'_>,
@@ -263,9 +266,9 @@ impl FileView {
         Ok(rustix::fs::utimensat(kernel::proc_fds()?, name.as_str(), times, AtFlags::empty())?)
     }
 
-    /// Checks whether a relative link may move to another directory: from there, a program outside
-    /// the sandbox must not reach more through it than before. A link that points outside already
-    /// may move, since that opens nothing.
+    /// Checks whether a relative link may move to another directory. From there, a program outside
+    /// the sandbox must not reach more through the link than before. A link that already points
+    /// outside may move, because this adds no access.
     pub(super) fn check_moved_link(
         &self,
         dir: BorrowedFd<'_>,
@@ -286,11 +289,11 @@ impl FileView {
         Err(self.denied(refusal, &after, Access::Read))
     }
 
-    /// Gives a new file the mode and the owner of the file that it replaces, if it can. Otherwise,
-    /// the new file keeps its mode, which is never wider than the process's umask.
+    /// Gives a new file the mode and the owner of the file that it replaces, if possible.
+    /// Otherwise, the new file keeps its mode, which the process's umask limits.
     fn keep_mode(&self, source: &DirEntryRef<'_>, stat: &Stat, target: &DirEntryRef<'_>) {
-        // If the file has another name, its mode would change there as well: for example a file
-        // that got the number of one that this call created and removed.
+        // A file with another name would change its mode under that name too. For example, another
+        // file may have got the inode number of a file that this call created and removed.
         if !self.created(stat) || stat.st_nlink != 1 {
             return;
         }
@@ -310,16 +313,18 @@ impl FileView {
         if replaced.st_uid != stat.st_uid || replaced.st_gid != stat.st_gid {
             let user = Some(Uid::from_raw(replaced.st_uid));
             let group = Some(Gid::from_raw(replaced.st_gid));
-            // Only root can change the owner; for anyone else the new file is their own.
+            // Only root can change the owner. For other users, the new file already has the right
+            // owner.
             let _ = rustix::fs::chownat(fds, name.as_str(), user, group, AtFlags::empty());
         }
-        // Without set-user-id and similar bits: new contents don't inherit privileges.
+        // The new mode has no set-user-ID and similar bits, because new content must not inherit
+        // privileges.
         let mode = Mode::from_raw_mode(replaced.st_mode & 0o777);
         let _ = rustix::fs::chmodat(fds, name.as_str(), mode, AtFlags::empty());
     }
 }
 
-/// Moves a directory back to the name that it had before a rename.
+/// Renames a directory back to its name before the rename.
 fn rename_back(source: &DirEntryRef<'_>, target: &DirEntryRef<'_>) {
     let renamed = rustix::fs::renameat_with(
         &target.dir,

@@ -1,4 +1,4 @@
-//! Opens the granted directories once, and finds the one that covers a path.
+//! Opens the granted directories once, and finds the directory that covers a path.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,21 +14,21 @@ use toolhold_policy::files::{FileRules, Grant, OwnFolder};
 use super::kernel;
 use crate::mounts::{self, Mounts};
 
-/// The directories of one policy, opened once. The handles keep the directories that existed then:
-/// if a name leads elsewhere later, nothing changes until the policy is built again.
+/// The directories of one policy, opened once. The handles refer to the directories at that time.
+/// If a name later leads to another directory, this has no effect until the policy is built again.
 #[derive(Debug)]
 pub struct Grants {
     rules: FileRules,
     roots: Vec<Root>,
-    /// The devices of the roots, except of those in a procfs.
+    /// The devices of the roots, except for roots in a procfs.
     devices: Vec<u64>,
     aliases: Mutex<Aliases>,
 }
 
-/// The types of file systems for [`Root::prompt`].
+/// The file system types for [`Root::prompt`].
 const PROMPT: [i64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
 
-/// The other names of Toolhold's own folders when they were last searched for.
+/// The other names of Toolhold's own folders at the time of the last search.
 #[derive(Debug, Default)]
 struct Aliases {
     /// The mounts at that time.
@@ -43,10 +43,11 @@ pub struct Root {
     pub dir: Dir,
     /// Real path.
     pub path: PathBuf,
-    /// The largest access below it.
+    /// The largest access below the root.
     pub access: Access,
-    /// Whether its file system opens and describes an object in memory without a wait: ext2 to
-    /// ext4, XFS, Btrfs and tmpfs do. An overlay doesn't, since it asks the file systems below it.
+    /// Whether the file system opens and describes a cached object without waiting. This applies to
+    /// ext2 to ext4, XFS, Btrfs and tmpfs. It doesn't apply to an overlay, which asks the file
+    /// systems below it.
     pub prompt: bool,
 }
 
@@ -56,7 +57,7 @@ pub enum GrantError {
     /// The directory can't be opened.
     #[error("{path} can't be granted: {source}")]
     Open {
-        /// Its real path.
+        /// The real path of the root.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
@@ -69,9 +70,9 @@ pub enum GrantError {
 }
 
 impl Grants {
-    /// Opens the directories of `grants`, by their real paths, and builds the rules. The rules
-    /// leave out the `own` folders (see [`with_its_links`]) and `/proc`; `globs` adds the globs to
-    /// them.
+    /// Opens the directories of `grants` by their real paths, and builds the rules. The rules
+    /// exclude the `own` folders (see [`with_its_links`]) and `/proc`. `globs` adds globs to the
+    /// rules.
     ///
     /// # Errors
     ///
@@ -103,7 +104,7 @@ impl Grants {
             let prompt = PROMPT.contains(&kind);
             roots.push(Root { dir, path, access: grant.access, prompt });
         }
-        // This process's environment, memory and descriptors are files there.
+        // `/proc` has files with this process's environment, memory and descriptors.
         let proc = OwnFolder { path: PathBuf::from("/proc"), secret: true };
         let own = own.into_iter().chain([proc]).collect();
         Ok(Self {
@@ -115,7 +116,7 @@ impl Grants {
     }
 
     /// Returns Toolhold's own folders under the other names that current mounts give them. If the
-    /// mounts can't be read, returns the names from the last time.
+    /// mounts can't be read, returns the names of the last time.
     pub(crate) fn aliases(&self) -> Arc<[OwnFolder]> {
         let mut known = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(mounts) = Mounts::current() else { return Arc::clone(&known.own) };
@@ -126,7 +127,7 @@ impl Grants {
 
         let mut aliases = Vec::new();
         for own in self.rules.own() {
-            // Each procfs is recognised by its type.
+            // The rules recognise a procfs by its type.
             if own.path == Path::new("/proc") || own.path.ends_with("..") {
                 continue;
             }
@@ -137,7 +138,7 @@ impl Grants {
         Arc::clone(&known.own)
     }
 
-    /// Checks whether the file system of this device may be used like that of a granted directory.
+    /// Checks whether this is the device of a granted directory. Such a file system may be used.
     pub(super) fn is_on_a_granted_device(&self, device: u64) -> bool {
         self.devices.contains(&device)
     }
@@ -153,7 +154,7 @@ impl Grants {
     }
 
     /// Returns the innermost root of an absolute path, and the rest of the path below it. Compares
-    /// spellings and opens nothing.
+    /// only spellings and opens nothing.
     pub(super) fn covering<'p>(&self, path: &'p Path) -> Option<(&Root, &'p Path)> {
         let covering =
             self.roots.iter().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
@@ -165,12 +166,12 @@ fn not_opened(grant: &Grant, source: impl Into<io::Error>) -> GrantError {
     GrantError::Open { path: grant.path.clone(), source: source.into() }
 }
 
-/// Returns the paths that must not change for the path of an own folder to lead to the same place:
-/// its real path, each link on the way, which could be exchanged, and each folder that `..` leaves,
-/// which a link could replace.
+/// Returns all paths that must not change, so that the path of an own folder stays the same. These
+/// are the folder's real path, each link on the way, which could be exchanged, and each folder that
+/// `..` leaves, which a link could replace.
 pub fn with_its_links(own: OwnFolder) -> impl Iterator<Item = OwnFolder> {
     let Way { real, links, left } = Way::as_far_as_it_exists(&own.path);
-    // The text of a link is no secret, and its other targets aren't Toolhold's.
+    // The text of a link is no secret, and the rest of a link's target doesn't belong to Toolhold.
     let on_the_way = links
         .into_iter()
         .chain(left.into_iter().map(|folder| folder.join("..")))
@@ -178,8 +179,8 @@ pub fn with_its_links(own: OwnFolder) -> impl Iterator<Item = OwnFolder> {
     std::iter::once(OwnFolder { path: real, secret: own.secret }).chain(on_the_way)
 }
 
-/// Returns the real path of something that may not exist yet: the real path of its existing part,
-/// and the rest. So a folder of Toolhold's own is protected under its future name.
+/// Returns the real path of an object that may not exist yet: the real path of the existing part,
+/// followed by the rest. This protects an own folder under its future name.
 pub fn real_or_given(path: &Path) -> PathBuf {
     Way::as_far_as_it_exists(path).real
 }
@@ -189,7 +190,7 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// The system's, if no more descriptors can be opened.
+    /// Returns the system's error if no more descriptors can be opened.
     pub fn reopen(&self) -> io::Result<OwnedFd> {
         Ok(rustix::io::fcntl_dupfd_cloexec(&self.dir, 0)?)
     }

@@ -1,5 +1,5 @@
-//! Makes the requests to the kernel: resolving a name without side effects, and finding where the
-//! result really is.
+//! Makes the requests to the kernel: resolves a name without side effects, and finds the real path
+//! of the result.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-/// How often a resolution is retried after a race with a rename above it.
+/// How often a resolution is retried after a race with a rename above the object.
 const RACES: usize = 16;
 
 /// The longest path, the kernel's own limit.
@@ -19,14 +19,12 @@ pub(super) const PATH_MAX: usize = 4096;
 /// The error if `/proc` isn't the kernel's.
 pub(super) const NO_PROC: Errno = Errno::NOSYS;
 
-/// Finds `path` below `dir` without opening it for use: no FIFO blocks, no device is touched, no
-/// link leads out.
-///
-/// A final link is followed if `follow` is set.
+/// Finds `path` below `dir` without opening the object for use. FIFOs don't block, devices aren't
+/// touched, and links can't lead out of `dir`. `follow`: whether a final link is followed.
 ///
 /// # Errors
 ///
-/// `XDEV` if the path leads out of `dir`; the kernel's otherwise.
+/// `XDEV` if the path leads out of `dir`, otherwise the kernel's error.
 pub(super) fn resolve(dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<OwnedFd, Errno> {
     let mut flags = OFlags::PATH;
     if !follow {
@@ -35,12 +33,13 @@ pub(super) fn resolve(dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<O
     open_beneath(dir, path, flags, ResolveFlags::empty())
 }
 
-/// Finds `path` as [`resolve`] does, but only in the kernel's cache and in the file system of
-/// `dir`. No file system is asked, since it may be slow or never answer.
+/// Finds `path` like [`resolve`], but only in the kernel's cache and in the file system of `dir`.
+/// Sends no request to a file system, since it may be slow or never answer.
 ///
 /// # Errors
 ///
-/// `AGAIN` if it isn't in the cache, and before Linux 5.12; `XDEV` also for another file system.
+/// `AGAIN` if the path isn't in the cache, and always before Linux 5.12. `XDEV` also for another
+/// file system.
 pub(super) fn resolve_cached(
     dir: BorrowedFd<'_>,
     path: &str,
@@ -55,13 +54,13 @@ pub(super) fn resolve_cached(
         | ResolveFlags::NO_XDEV
         | ResolveFlags::CACHED;
     match rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve) {
-        // The kernel doesn't know the flag for its cache.
+        // This kernel doesn't support the flag for its cache.
         Err(Errno::INVAL) => Err(Errno::AGAIN),
         result => result,
     }
 }
 
-/// Opens `path` below `dir`, never out of it and never through the magic links of `/proc`.
+/// Opens `path` below `dir`, never out of `dir` and never through the magic links of `/proc`.
 pub(super) fn open_beneath(
     dir: BorrowedFd<'_>,
     path: &str,
@@ -81,7 +80,7 @@ pub(super) fn open_beneath(
     Err(Errno::AGAIN)
 }
 
-/// Asks the kernel for the path of the object behind a handle, with links resolved.
+/// Gets the path of the object behind a handle from the kernel. Links are resolved.
 ///
 /// # Errors
 ///
@@ -94,11 +93,11 @@ pub(super) fn real_path(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     Ok(path)
 }
 
-/// Asks the kernel for the path like [`real_path`], without a lookup of the path, which may block.
+/// Gets the path from the kernel like [`real_path`], without a lookup, which may block.
 ///
 /// # Errors
 ///
-/// `AGAIN` if only a look-up can tell; those of [`real_path`] otherwise.
+/// `AGAIN` if a lookup is needed, otherwise the errors of [`real_path`].
 pub(super) fn real_path_at_once(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     let path = path_by_proc(handle)?;
     if path.as_os_str().as_encoded_bytes().ends_with(GONE) { Err(Errno::AGAIN) } else { Ok(path) }
@@ -108,33 +107,33 @@ fn path_by_proc(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     let name = fd_name(handle);
     let target = rustix::fs::readlinkat(proc_fds()?, name.as_str(), Vec::with_capacity(256))?;
     let path = PathBuf::from(OsString::from_vec(target.into_bytes()));
-    // An object that isn't in a file system (`pipe:[1]`) or not below our root has no path for
+    // An object outside of file systems (`pipe:[1]`) or not below our root has no path for the
     // rules.
     if path.is_absolute() { Ok(path) } else { Err(Errno::NOENT) }
 }
 
-/// The kernel adds this to the path of an object whose name was removed, although it may have
-/// another: a rule would decide on a name that doesn't exist.
+/// The suffix that the kernel adds to the path of an object whose name was removed. The object may
+/// have another name, so a rule would decide on a name that doesn't exist.
 const GONE: &[u8] = b" (deleted)";
 
-/// Checks whether a path still names the object behind a handle. The real name of a file may end
-/// with [`GONE`], too.
+/// Checks whether a path still names the object behind a handle. The real name of a file may also
+/// end with [`GONE`].
 fn is_named(handle: BorrowedFd<'_>, path: &Path) -> bool {
     let named = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
     let (Ok(named), Ok(held)) = (named, rustix::fs::fstat(handle)) else { return false };
     named.st_dev == held.st_dev && named.st_ino == held.st_ino
 }
 
-/// Opens the object of an `O_PATH` handle for use: the same object, whatever its name leads to by
-/// now.
+/// Opens the object of an `O_PATH` handle for use. This is the same object, even if its name has
+/// another object by now.
 pub(super) fn reopen(handle: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
-    // Neither flag matters after the type check; both are a second line of defence.
+    // After the type check, both flags are only a second line of defence.
     let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     rustix::fs::openat(proc_fds()?, fd_name(handle).as_str(), flags, Mode::empty())
 }
 
-/// Returns the name below [`proc_fds`] by which system calls with a path reach the object behind a
-/// handle.
+/// Returns the name below [`proc_fds`] that gives path-based system calls access to the object
+/// behind a handle.
 pub(super) fn fd_name(handle: BorrowedFd<'_>) -> String {
     handle.as_raw_fd().to_string()
 }
@@ -152,8 +151,8 @@ pub(super) fn proc_fds() -> Result<BorrowedFd<'static>, Errno> {
     fds.as_ref().map(AsFd::as_fd).ok_or(NO_PROC)
 }
 
-/// Checks whether `/proc` is mounted and the kernel's own. Without it, the real place of a file
-/// isn't known, and no directory can be granted.
+/// Checks whether the kernel's own `/proc` is mounted. Without it, the real path of a file is
+/// unknown, and no directory can be granted.
 pub fn proc_works() -> bool {
     proc_fds().is_ok()
 }

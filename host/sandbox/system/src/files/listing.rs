@@ -1,4 +1,4 @@
-//! Reads a directory's entries without those that may not be read.
+//! Reads a directory's entries, except those that the call may not read.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use toolhold_policy::files::Kind;
 
 use super::{FileError, FileView, kernel};
 
-/// The entries of one directory, each read when it is requested.
+/// The entries of one directory. Each entry is read when it is requested.
 #[derive(Debug)]
 pub struct Listing {
     view: FileView,
@@ -24,17 +24,18 @@ pub struct Listing {
 pub struct ListingEntry {
     /// The last component.
     pub name: String,
-    /// Its type, as the directory states it; [`FileType::Unknown`] on file systems that don't.
+    /// The type in the directory's entry. [`FileType::Unknown`] on file systems that don't store
+    /// it.
     pub kind: FileType,
 }
 
 impl FileView {
-    /// Starts to read the entries of an open directory. The rules decide again, since it may have
-    /// moved since it was opened.
+    /// Starts to read the entries of an open directory. The rules decide again, because the
+    /// directory may have moved after it was opened.
     ///
     /// # Errors
     ///
-    /// A rule's refusal, or the kernel's error.
+    /// Returns a rule's refusal, or the kernel's error.
     pub fn list(&self, dir: BorrowedFd<'_>) -> Result<Listing, FileError> {
         let handle = kernel::open_beneath(
             dir,
@@ -50,8 +51,8 @@ impl FileView {
 }
 
 impl Listing {
-    /// Returns the number of entries left out so far: refused by a rule, or with a name that isn't
-    /// UTF-8.
+    /// Returns the number of entries omitted so far, because a rule refuses them or their names
+    /// aren't UTF-8.
     pub fn hidden(&self) -> u64 {
         self.hidden
     }

@@ -1,10 +1,10 @@
-//! The path layer: decides on each path that a call names, and opens it; the one place that opens
-//! granted paths.
+//! The path layer, which checks and opens each path that a call names. No other code opens granted
+//! paths.
 //!
-//! A name from a guest is resolved below a directory handle without side effects (`openat2`,
-//! `O_PATH`), the kernel says where the result really is, and the rules decide on that path. An
-//! allowed object is opened again through its handle, so that it is the object that was decided on,
-//! whatever its name leads to by then. Changes of names work on the parent's handle and the last
+//! A guest's name is resolved below a directory handle without side effects (`openat2`, `O_PATH`).
+//! The kernel reports the real path of the result, and the rules decide on this path. An allowed
+//! object is opened again through its handle. So the opened object is the checked one, even if its
+//! name has another object by then. Changes of names use the parent's handle and the last
 //! component, which the kernel doesn't follow.
 
 mod below;
@@ -37,95 +37,96 @@ use temporary::Temporary;
 
 use crate::mounts;
 
-/// Created files that a call remembers, so that [`FileView::rename`] can keep the mode of a
-/// replaced file.
+/// The most created files that a call remembers. With them, [`FileView::rename`] can preserve the
+/// mode of a replaced file.
 const REMEMBERED: usize = 1024;
 
-/// Links to a missing target that are followed, one after the other. The kernel follows as many of
-/// any kind.
+/// The most links to a missing target that are followed one after the other. The kernel's limit for
+/// all links is the same.
 const MAX_LINKS: u32 = 40;
 
-/// The path has no last component of its own, such as `.`, where one is needed.
+/// The error for a path without a last component, such as `.`, where a last component is needed.
 const NO_LEAF: Errno = Errno::INVAL;
 
-/// The files of one call: the grants of its plugin, all of them read-only for a reading call.
+/// The files of one call: the grants of its plugin. All grants are read-only for a reading call.
 #[derive(Clone, Debug)]
 pub struct FileView {
     grants: Arc<Grants>,
     read_only: bool,
-    /// Toolhold's own folders under the other names that mounts inside a grant give them.
+    /// Toolhold's own folders under the other names that they have because of mounts inside a
+    /// grant.
     aliases: Arc<[OwnFolder]>,
-    /// The file systems seen in addition to those of the grants, by device, and whether each is one
-    /// of the kernel's own.
+    /// File systems that aren't those of the grants, by device. The flag says whether the file
+    /// system is one of the kernel's own.
     devices: Arc<Mutex<Vec<(u64, bool)>>>,
     made: Arc<Mutex<Made>>,
     /// Receives everything that the call reads, if set.
     watcher: Option<Arc<Watcher>>,
-    /// The rules about calls, if they concern paths, and the report for what listings leave out
-    /// because of them.
+    /// The rules about calls if they concern paths, and the report for entries that listings omit
+    /// because of these rules.
     call: Option<(Arc<dyn PathRules>, Arc<Report>)>,
-    /// Saves the objects that change. `None`: nothing saves them.
+    /// Saves objects before they change. `None` if nothing saves them.
     changes: Option<Arc<dyn ChangeRecorder>>,
     /// Whether only the kernel's cache is used to resolve names.
     cached: bool,
 }
 
-/// The objects that a call has created, as far as they matter later.
+/// The objects that a call has created and that matter later in the call.
 #[derive(Debug, Default)]
 struct Made {
-    /// Device and inode of its files.
+    /// The device and inode of each created file.
     files: Vec<(u64, u64)>,
-    /// The permission bits of the file and of the directory that it last opened for reading.
+    /// The permission bits of the file and the directory that the call opened last for reading.
     read: LastRead,
     temporary: Vec<Arc<Temporary>>,
 }
 
-/// A copy takes its mode from this file.
+/// The file that the call opened last for reading. A copy gets its mode.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastRead {
     file: Option<Mode>,
     directory: Option<Mode>,
 }
 
-/// An existing object that may be used: its real path, and a handle that doesn't depend on its
+/// An existing object that may be used: its real path, and a handle that is independent of its
 /// name.
 #[derive(Debug)]
 pub struct ResolvedObject {
-    /// `O_PATH`: refers to the object and reads nothing.
+    /// An `O_PATH` handle, which refers to the object and can't read it.
     pub handle: OwnedFd,
     /// Real path.
     pub path: PathBuf,
-    /// Its type.
+    /// The type of the object.
     pub kind: FileType,
-    /// Its metadata when it was found.
+    /// The metadata of the object when it was found.
     pub stat: Stat,
 }
 
 /// A path that a call names and that was decided on before the tool runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedPath {
-    /// The path for the tool: absolute, below the real path of its grant.
+    /// The path for the tool, which is absolute and below the real path of its grant.
     pub given: PathBuf,
-    /// Its real path: every link in it resolved, also if it doesn't exist yet.
+    /// The real path, with every link resolved. The object may not exist yet.
     pub real: PathBuf,
 }
 
-/// The meaning of a path whose last component is a link.
+/// The treatment of a path whose last component is a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastLink {
     /// The link's target.
     Followed,
-    /// The link itself: it is removed, renamed or replaced. Then the path may not name a granted
-    /// directory, however it is spelled.
+    /// The link itself is removed, renamed or replaced. In this case, the path may not name a
+    /// granted directory in any spelling.
     Meant,
 }
 
 /// The reason why the path layer failed.
 #[derive(Debug)]
 pub enum FileError {
-    /// A rule refuses it.
+    /// A rule refuses the request.
     Denied(Box<Denial>),
-    /// The kernel refuses it.
+    /// The kernel refuses the request.
     Errno(Errno),
 }
 
@@ -140,13 +141,13 @@ fn not_saved(error: std::io::Error) -> FileError {
     FileError::Errno(Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// A last component in an existing directory: the object of a change of names.
+/// A last component in an existing directory, for an operation that changes names.
 #[derive(Debug)]
 struct DirEntryRef<'p> {
     dir: OwnedFd,
     dir_path: PathBuf,
     leaf: &'p str,
-    /// The name ended in a slash, so it must be a directory.
+    /// Whether the name ended in a slash, so that it must be a directory.
     wants_directory: bool,
 }
 
@@ -174,8 +175,8 @@ impl FileView {
     }
 
     /// Returns the same view for a thread that must not block, to [`locate`](Self::locate) paths.
-    /// A path that isn't in the kernel's cache, or is in a file system that isn't
-    /// [prompt](Root::prompt), fails with `AGAIN`.
+    /// Paths fail with `AGAIN` if they aren't in the kernel's cache, or are in a file system that
+    /// isn't [prompt](Root::prompt).
     #[must_use]
     pub fn cache_only(self) -> Self {
         Self { cached: true, ..self }
@@ -187,14 +188,14 @@ impl FileView {
         Self { call: rules.map(|rules| (Arc::clone(rules), Arc::clone(report))), ..self }
     }
 
-    /// Returns the same view, which tells `changes` of each change before it is made.
+    /// Returns the same view, which reports each change to `changes` before the change.
     #[must_use]
     pub fn recording(self, changes: Option<&Arc<dyn ChangeRecorder>>) -> Self {
         Self { changes: changes.map(Arc::clone), ..self }
     }
 
-    /// Has the recorder save the object of a name that is about to change, or the absence of such
-    /// an object.
+    /// Makes the recorder save the object of a name before a change. If the object doesn't exist,
+    /// the recorder saves this.
     fn before_change(&self, place: &DirEntryRef<'_>) -> Result<(), FileError> {
         let Some(changes) = &self.changes else { return Ok(()) };
         let object = match kernel::resolve(place.dir.as_fd(), place.leaf, false) {
@@ -256,34 +257,35 @@ impl FileView {
         rules.decide(destination.as_deref().unwrap_or(path), access).map_err(Refusal::OfCall)
     }
 
-    /// Checks whether a listing or a search leaves out the real path. If a rule about calls is the
-    /// reason, the report notes it.
+    /// Checks whether a listing or a search omits the real path. If a rule about calls is the
+    /// reason, the report records this.
     pub fn leaves_out(&self, path: &Path, kind: Kind) -> bool {
         let Err(refusal) = self.decide(path, kind, Access::Read) else { return false };
         if let (Refusal::OfCall(refusal), Some((rules, report))) = (refusal, &self.call) {
             report.left_out(refusal.asks, || rules.explain(refusal, path, Access::Read));
             if refusal.asks {
-                // Every answer has to mention it.
+                // Every answer must mention that the entry needs approval, so this answer is not
+                // reused.
                 self.mark_incomplete();
             }
         }
         true
     }
 
-    /// Returns the refusal of something below the folder `path` that is certainly refused for
-    /// writing, if there is such a thing.
+    /// Returns the refusal of a path below the folder `path` that is certainly refused for writing,
+    /// if such a path is known.
     fn refused_below(&self, path: &Path) -> Option<Refusal> {
         let holds_own = self.aliases.iter().any(|own| own.path.starts_with(path));
         if holds_own { Some(Refusal::Own) } else { self.rules().refused_below(path) }
     }
 
-    /// Finds an absolute path for reading, through the grant that covers it. Links are followed,
-    /// but never out of the grant.
+    /// Finds an absolute path for reading, through the grant that covers it. Follows links, but
+    /// never out of the grant.
     ///
     /// # Errors
     ///
-    /// [`FileError::Denied`] for a path outside of every grant or refused by a rule; the kernel's
-    /// error otherwise (`NOENT`, `LOOP`, …).
+    /// [`FileError::Denied`] if the path is outside of every grant or a rule refuses it. Otherwise,
+    /// the kernel's error (`NOENT`, `LOOP`, …).
     pub fn find(&self, path: &Path) -> Result<ResolvedObject, FileError> {
         let Some((root, rest)) = self.grants.covering(path) else {
             return Err(self.denied(Refusal::Outside, path, Access::Read));
@@ -296,7 +298,7 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// The errors of [`find`](Self::find) and of [`open_at`](Self::open_at).
+    /// Returns the errors of [`find`](Self::find) and of [`open_at`](Self::open_at).
     pub fn open(&self, path: &Path, how: OpenOptions) -> Result<OpenObject, FileError> {
         let Some((root, rest)) = self.grants.covering(path) else {
             return Err(self.denied(Refusal::Outside, path, Access::Read));
@@ -309,7 +311,7 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// The errors of [`find`](Self::find).
+    /// Returns the errors of [`find`](Self::find).
     pub fn find_at(
         &self,
         dir: BorrowedFd<'_>,
@@ -321,13 +323,14 @@ impl FileView {
         Ok(found)
     }
 
-    /// Finds the same as [`find_at`](Self::find_at), on a thread that must not block. Only objects
-    /// in the kernel's cache are found, and only in the file system of `dir`, which has to be
+    /// Finds the same as [`find_at`](Self::find_at), on a thread that must not block. Only finds
+    /// objects in the kernel's cache and in the file system of `dir`, which must be
     /// [prompt](Root::prompt).
     ///
     /// # Errors
     ///
-    /// `AGAIN` in all other cases, also for each refusal: [`find_at`](Self::find_at) explains them.
+    /// `AGAIN` in all other cases, including each refusal, which [`find_at`](Self::find_at)
+    /// explains.
     pub fn find_at_once(
         &self,
         dir: BorrowedFd<'_>,
@@ -352,8 +355,8 @@ impl FileView {
         if path.len() > kernel::PATH_MAX {
             return Err(Errno::NAMETOOLONG);
         }
-        // Only in the file system of the directory, which answers without a wait and isn't one of
-        // the kernel's own.
+        // Only the file system of the directory is searched. It answers without waiting, and isn't
+        // one of the kernel's own.
         let handle = kernel::resolve_cached(dir, path, follow)?;
         let stat = rustix::fs::fstat(&handle)?;
         if stat.st_nlink == 0 {
@@ -363,13 +366,14 @@ impl FileView {
         Ok(ResolvedObject { handle, path, kind: kernel::file_type(&stat), stat })
     }
 
-    /// Decides on an absolute path before a tool starts with it. Returns the path for the tool and
-    /// its real path. A path that doesn't exist yet is decided on by the place where it would be
-    /// created.
+    /// Decides on an absolute path before a tool starts with this path. Returns the path for the
+    /// tool and its real path. If the object doesn't exist yet, the place where it would be created
+    /// decides.
     ///
     /// # Errors
     ///
-    /// [`FileError::Denied`]. The tool meets and explains any other error of the path.
+    /// [`FileError::Denied`] if a rule refuses the path. Other errors of the path are ignored,
+    /// because the tool will report them.
     pub fn locate(
         &self,
         path: &Path,
@@ -386,9 +390,9 @@ impl FileView {
         if self.cached {
             return Err(Errno::AGAIN.into());
         }
-        // Perhaps only its spelling is outside: a link above the grant or from one grant to
-        // another, or too many `..`. Looking has no side effects, the result is decided on like any
-        // other path, and the refusal is the same whether or not the path exists.
+        // Perhaps only the spelling is outside: it has too many `..`, or a link above the grant or
+        // from one grant to another. The lookup has no side effects, and its result is checked like
+        // any other path. The refusal is the same whether or not the path exists.
         let real = match (last, path.parent(), path.file_name()) {
             (LastLink::Meant, Some(parent), Some(name)) => grants::real_or_given(parent).join(name),
             _ => grants::real_or_given(path),
@@ -400,8 +404,8 @@ impl FileView {
         }
     }
 
-    /// Decides on an absolute path by its spelling. `links`: how many links to missing targets may
-    /// still be followed.
+    /// Decides on an absolute path by its spelling. `links`: how many more links to missing targets
+    /// may be followed.
     fn locate_spelled(
         &self,
         path: &Path,
@@ -421,7 +425,7 @@ impl FileView {
             return Err(self.denied(Refusal::Outside, path, access));
         };
 
-        // The start of `rest` that exists: shortened until it is found.
+        // The existing start of `rest` is found by removing components from its end.
         let mut existing = rest;
         let found = loop {
             let follow = last == LastLink::Followed || existing.len() < rest.len();
@@ -435,8 +439,8 @@ impl FileView {
                 Err(FileError::Errno(Errno::AGAIN)) if self.cached => {
                     return Err(Errno::AGAIN.into());
                 }
-                // The tool will get the same error; until then, the nearest existing folder gives
-                // the place.
+                // The tool will get the same error. The nearest existing folder determines the
+                // place.
                 Err(FileError::Errno(_)) => {
                     return Ok(ResolvedPath { real: real_or_given(&given), given });
                 }
@@ -448,7 +452,7 @@ impl FileView {
             return Err(self.denied(Refusal::Outside, path, access));
         }
 
-        // A link to a missing target: writing through it creates the target.
+        // This is a link to a missing target. Writing through the link creates the target.
         if links > 0
             && let Some(target) = target_of_missing(&found, missing)
         {
@@ -468,16 +472,17 @@ impl FileView {
             return Err(self.denied(refusal, &real, access));
         }
         self.check(&real, kind, access)?;
-        // A directory that is named by `..` has a name of its own, and that name would change.
+        // A directory that the path names with `..` has its own name, and that name would change.
         if last == LastLink::Meant && given.file_name().is_none() {
             return Ok(ResolvedPath { given: real.clone(), real });
         }
         Ok(ResolvedPath { given, real })
     }
 
-    /// Resolves without deciding on the result: every caller decides next. A path out of `dir` is
-    /// denied here. A missing path that would be denied if it existed is denied here, too, so that
-    /// denied names can't be probed.
+    /// Resolves a path without deciding on the result. Every caller must decide next.
+    ///
+    /// A path out of `dir` is denied here. If a missing path would be denied if it existed, it is
+    /// also denied here, so that denied names can't be probed.
     fn resolve(
         &self,
         dir: BorrowedFd<'_>,
@@ -521,7 +526,7 @@ impl FileView {
     }
 
     /// Splits `path` into its directory, which must exist below `dir`, and the last component,
-    /// which need not.
+    /// which need not exist.
     fn place<'p>(&self, dir: BorrowedFd<'_>, path: &'p str) -> Result<DirEntryRef<'p>, FileError> {
         let trimmed = path.trim_end_matches('/');
         let (parent, leaf) = match trimmed.rsplit_once('/') {
@@ -564,8 +569,8 @@ impl FileView {
         self.decide(path, kind, access).map_err(|refusal| self.denied(refusal, path, access))
     }
 
-    /// Refuses objects in the kernel's own file systems, by the object itself and not by its name.
-    /// A directory that is granted by itself is allowed.
+    /// Refuses objects in the kernel's own file systems. The check uses the object, not its name. A
+    /// directory with its own grant is allowed.
     fn check_file_system(
         &self,
         handle: &OwnedFd,
@@ -623,8 +628,8 @@ impl FileView {
     }
 }
 
-/// Returns the path that a temporary file next to its place gets in the end, by which the rules
-/// about calls decide. Returns `None` for every other path.
+/// Returns the final path of a temporary file, by which the rules about calls decide. The temporary
+/// file is next to its final path. Returns `None` for every other path.
 fn final_path(rules: &dyn PathRules, path: &Path) -> Option<PathBuf> {
     let temporary = temporary::outermost(path)?;
     let place = rules.written_in(temporary.parent()?)?;
@@ -632,8 +637,8 @@ fn final_path(rules: &dyn PathRules, path: &Path) -> Option<PathBuf> {
     Some(if below.as_os_str().is_empty() { place.to_owned() } else { place.join(below) })
 }
 
-/// Returns the target of a link whose own target is missing: the link is the first component of
-/// `missing` in the found folder. The other components come below the target.
+/// Returns the target of a link whose own target is missing. The link is the first component of
+/// `missing` in the found folder. The other components are below the target.
 fn target_of_missing(found: &ResolvedObject, missing: &Path) -> Option<PathBuf> {
     let mut parts = missing.components();
     let link = parts.next()?;

@@ -1,4 +1,4 @@
-//! Opens regular files and directories of a call for use, and nothing else.
+//! Opens regular files and directories of a call for use. No other kinds of objects are opened.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use toolhold_contract::Access;
 
 use super::{FileError, FileView, ResolvedObject, kernel};
 
-/// How often an open is retried that found a name neither taken nor free: a link to nothing, or a
-/// race.
+/// How often an open is retried if the name is neither taken nor free, because of a dangling link
+/// or a race.
 const ATTEMPTS: usize = 4;
 
 /// The options of an open. By default, an object is opened for neither reading nor writing, and
@@ -25,7 +25,7 @@ pub struct OpenOptions {
     pub create: bool,
     /// An existing file is an error.
     pub exclusive: bool,
-    /// An existing file is emptied after everything else has succeeded.
+    /// Whether to empty an existing file. This happens after everything else has succeeded.
     pub truncate: bool,
     /// Anything except a directory is an error.
     pub directory: bool,
@@ -55,19 +55,19 @@ impl OpenOptions {
 pub struct OpenObject {
     /// The handle for use.
     pub handle: OwnedFd,
-    /// Its real path.
+    /// The real path of the object.
     pub path: PathBuf,
-    /// A regular file or a directory, nothing else.
+    /// The kind of the object: a regular file or a directory.
     pub kind: FileType,
 }
 
 impl FileView {
-    /// Opens `path` below `dir`: a regular file or a directory, nothing else.
+    /// Opens `path` below `dir`, which must be a regular file or a directory.
     ///
     /// # Errors
     ///
-    /// [`FileError::Denied`] if a rule refuses, before anything was touched; the kernel's error
-    /// otherwise.
+    /// [`FileError::Denied`] if a rule refuses the path, before anything was touched. Otherwise,
+    /// the kernel's error.
     pub fn open_at(
         &self,
         dir: BorrowedFd<'_>,
@@ -93,12 +93,12 @@ impl FileView {
     }
 
     /// Opens the same as [`open_at`](Self::open_at) for reading, on a thread that must not block.
-    /// `dir` is as for [`find_at_once`](Self::find_at_once).
+    /// For `dir`, see [`find_at_once`](Self::find_at_once).
     ///
     /// # Errors
     ///
-    /// `AGAIN` if the file isn't in the kernel's cache or the opening may wait or be refused;
-    /// [`open_at`](Self::open_at) opens it then.
+    /// `AGAIN` if the file isn't in the kernel's cache, or opening it may wait or be refused. Use
+    /// [`open_at`](Self::open_at) then.
     pub fn open_at_once(
         &self,
         dir: BorrowedFd<'_>,
@@ -120,7 +120,7 @@ impl FileView {
         let changes = how.write || how.truncate;
         self.check(&found.path, found.kind, how.access())?;
         if changes {
-            // A file that is open for writing can mostly be read too, at least its metadata.
+            // Write access to an open file mostly includes reading, at least of its metadata.
             self.check(&found.path, found.kind, Access::Read)?;
         }
         let flags = match found.kind {
@@ -129,7 +129,7 @@ impl FileView {
             _ if how.directory => return Err(Errno::NOTDIR.into()),
             FileType::RegularFile => how.flags(),
             FileType::Symlink => return Err(Errno::LOOP.into()),
-            // A FIFO would block the thread, and opening a device may have effects.
+            // Opening a FIFO would block the thread, and opening a device may have effects.
             _ => return Err(Errno::NOTSUP.into()),
         };
         if changes {

@@ -1,8 +1,8 @@
-//! Records the files that a call has read, and tells later whether they are still the same.
+//! Records the files that a call has read, and checks later whether they are unchanged.
 //!
-//! A watched view reports each lookup of a guest: the path and its state. An answer is made of
-//! nothing else, so it stays true while every lookup would have the same result. The kernel is
-//! asked for that again, through the same grants.
+//! A watched view reports each lookup of a guest: the path and its state. An answer depends only on
+//! these lookups, so it is valid while every lookup would have the same result. The check repeats
+//! the lookups through the same grants.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,8 +16,8 @@ use toolhold_contract::{FileState, Lookup, PathState, ReadFile, Report};
 
 use super::{FileError, FileView, ResolvedObject, kernel};
 
-/// File systems of this machine, whose changes get times of this machine's clock. Changes on
-/// another machine get that machine's times and may be seen late.
+/// File systems of this machine, whose times come from this machine's clock. File systems of other
+/// machines use other clocks, so their changes may be noticed late.
 const LOCAL: [i64; 11] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // XFS
@@ -32,23 +32,23 @@ const LOCAL: [i64; 11] = [
     0xe0f5_e1e2, // EROFS
 ];
 
-/// Time after a file's last change from which a further change gets another time. The kernel stamps
-/// changes with the time of its last tick, of which there are at least a hundred a second.
+/// The time after a file's last change from which a further change has a different time. The kernel
+/// uses the time of its last tick, and has at least a hundred ticks per second.
 const TICK: (i64, u64) = (0, 20_000_000);
 
-/// The same time on file systems with times in seconds or pairs of seconds.
+/// The same time on file systems whose times have a resolution of one or two seconds.
 const SECONDS: (i64, u64) = (2, 0);
 
 /// Receives what a view reads.
 #[derive(Debug)]
 pub(super) struct Watcher {
     report: Arc<Report>,
-    /// The devices seen so far, and whether each is local to this machine.
+    /// The known devices, and whether each is local to this machine.
     devices: Mutex<Vec<(u64, bool)>>,
 }
 
 impl FileView {
-    /// Returns the same view, which reports everything that it reads to `report`, if the report is
+    /// Returns the same view, which reports everything that it reads to `report` if the report is
     /// [watching](Report::is_watching).
     #[must_use]
     pub fn reporting_to(mut self, report: &Arc<Report>) -> Self {
@@ -69,7 +69,7 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// The kernel's, if it can't say where the directory is.
+    /// Returns the kernel's error if the path of the directory can't be determined.
     pub fn record_open(&self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
         if self.watcher.is_some() {
             self.record_at(kernel::real_path(dir)?.as_os_str().as_bytes(), dir);
@@ -77,7 +77,7 @@ impl FileView {
         Ok(())
     }
 
-    /// Reports the object behind a handle with its real path. To be called before it is read.
+    /// Reports the object behind a handle with its real path. Call this before the object is read.
     pub fn record_at(&self, path: &[u8], handle: BorrowedFd<'_>) {
         if self.watcher.is_some() {
             match rustix::fs::fstat(handle) {
@@ -87,8 +87,8 @@ impl FileView {
         }
     }
 
-    /// Reports an object with its real path and its state. Without a handle, its device must have
-    /// been seen before.
+    /// Reports an object with its real path and its state. Without a handle, the object's device
+    /// must already be known.
     pub fn record(&self, path: &[u8], stat: &Stat, handle: Option<BorrowedFd<'_>>) {
         let Some(watcher) = &self.watcher else { return };
         if watcher.is_local(stat, handle) {
@@ -107,7 +107,7 @@ impl FileView {
         }
     }
 
-    /// Reports that the call read something whose change can't be noticed later.
+    /// Reports that the call read data whose change can't be noticed later.
     pub fn mark_incomplete(&self) {
         if let Some(watcher) = &self.watcher {
             watcher.report.mark_incomplete();
@@ -135,8 +135,8 @@ impl FileView {
         watcher.add(lookup, &dir.join(path), sight);
     }
 
-    /// Checks whether every file that an answer depends on is unchanged. Each path is looked up by
-    /// its name again, and the rules decide again if a link may lead elsewhere.
+    /// Checks whether every file that an answer depends on is unchanged. Looks up each path by its
+    /// name again. If a link may have another target, the rules decide again.
     pub fn is_unchanged(&self, dependencies: &FileDependencies) -> bool {
         let mut folder = None;
         dependencies.0.iter().all(|seen| match seen.lookup {
@@ -159,7 +159,7 @@ impl FileView {
     }
 
     /// Checks whether a real path still has the same state. `folder` is the directory of the last
-    /// check: in a sorted list, most entries are in the directory of the entry before.
+    /// check. In a sorted list, most entries are in the same directory as the previous entry.
     fn is_real_unchanged<'s>(
         &self,
         seen: &'s ReadFile,
@@ -175,8 +175,7 @@ impl FileView {
         if !is_open {
             let Some(rest) = rest.parent().and_then(Path::to_str) else { return false };
             let rest = if rest.is_empty() { "." } else { rest };
-            // Without following links, so that the path that was decided on is the one that is
-            // checked.
+            // Links aren't followed, so that the checked path is the one that the rules decided on.
             let opened = kernel::open_beneath(
                 root.dir.as_fd(),
                 rest,
@@ -206,8 +205,8 @@ impl Watcher {
         self.report.add_read(ReadFile { lookup, path: path.to_owned(), sight });
     }
 
-    /// Checks whether an object is in a file system of this machine. Returns false if its device
-    /// is unknown and there is no handle.
+    /// Checks whether an object is in a file system of this machine. Returns false if the object's
+    /// device is unknown and there is no handle.
     fn is_local(&self, stat: &Stat, handle: Option<BorrowedFd<'_>>) -> bool {
         let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, local)) = devices.iter().find(|(device, _)| *device == stat.st_dev) {
@@ -220,14 +219,16 @@ impl Watcher {
     }
 }
 
-/// The files that an answer was made of, each path once, in the order of the checks.
+/// The files that an answer depends on, each path once, in the order of the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDependencies(Vec<ReadFile>);
 
 impl FileDependencies {
-    /// Takes the files that a call has read. The call started at `started_at`, in seconds and
-    /// nanoseconds since 1970. Returns `None` if a change might go unnoticed: a file changed while
-    /// the call read it, or so shortly before that a later change may have the same time.
+    /// Takes the files that a call has read. `started_at`: the start of the call, in seconds and
+    /// nanoseconds since 1970.
+    ///
+    /// Returns `None` if a change might not be noticed. This is the case if a file changed during
+    /// the call, or so shortly before that a later change may have the same time.
     pub fn new(mut files: Vec<ReadFile>, started_at: (i64, u64)) -> Option<Self> {
         for file in &files {
             if let PathState::File(state) = file.sight
@@ -247,7 +248,7 @@ impl FileDependencies {
         Some(Self(files))
     }
 
-    /// Returns the cost of a check: about this number of system calls.
+    /// Returns the cost of a check, as an approximate number of system calls.
     pub fn work(&self) -> usize {
         let mut calls = 0;
         let mut open_folder: &[u8] = b"";
@@ -271,12 +272,12 @@ impl FileDependencies {
     }
 }
 
-/// Checks whether a call has seen two states of a path that don't agree. The two neighbours in a
-/// sorted list have different states if they have one path.
+/// Checks whether a call has seen two conflicting states of a path. `pair`: two neighbours in a
+/// sorted list.
 fn has_differing_sights(pair: &[ReadFile]) -> bool {
     let [a, b] = pair else { return false };
     let is_one_lookup = a.lookup == b.lookup && a.path == b.path;
-    // A file is something; the order of states puts the file second.
+    // `PathState::Something` agrees with a file. The order of states puts the file second.
     let agrees = a.sight == PathState::Something && b.sight != PathState::Nothing;
     is_one_lookup && !agrees
 }

@@ -1,11 +1,11 @@
-//! Removes temporary files at the end of a call: the files that the call created under a reserved
-//! form of name and didn't rename.
+//! Removes temporary files at the end of a call. These are files that the call created under
+//! reserved names and didn't rename.
 //!
-//! A stopped guest can't tidy up after itself. So the view remembers the objects that the call
-//! created under such a name and keeps them open, so that nothing else can be taken for them. An
-//! object that was created under another name never gets such a name and never comes to be below
-//! one. So the clean-up removes only objects that calls have created; and the rules decide on every
-//! entry, as if the guest removed it.
+//! A stopped guest can't remove its own files. So the view remembers the objects that the call
+//! created under reserved names, and keeps them open, so that no other object gets their identity.
+//! An object that was created under another name can't be moved to a reserved name or below one. So
+//! the clean-up removes only objects that calls have created. The rules decide on every entry, as
+//! if the guest removed it.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,17 +30,16 @@ const MAX_DEPTH: usize = 128;
 pub(super) struct Temporary {
     parent: OwnedFd,
     name: String,
-    /// `O_PATH`. While it is open, no other object can have its inode.
+    /// An `O_PATH` handle. While the handle is open, no other object can have the same inode.
     made: OwnedFd,
 }
 
 impl FileView {
-    /// Checks whether there is room to remember another temporary name, before an object is
-    /// created.
+    /// Checks before the creation of an object whether another temporary name can be remembered.
     ///
     /// # Errors
     ///
-    /// `MFILE` if there is no room.
+    /// `MFILE` if too many names are remembered.
     pub(super) fn expect_temporary(&self, place: &DirEntryRef<'_>) -> Result<(), FileError> {
         if !is_outermost(place) {
             return Ok(());
@@ -71,10 +70,11 @@ impl FileView {
         }
     }
 
-    /// Returns the mode of a new file, which the process's umask limits further. A file under or
-    /// below a temporary name is a copy of the file that was last opened for reading, or replaces
-    /// it, and takes its mode. WASI has no modes, but the copy of a script should run, and the copy
-    /// of a private file should be private.
+    /// Returns the mode of a new file, which the process's umask limits further.
+    ///
+    /// A file under or below a temporary name is probably a copy of the file that was last opened
+    /// for reading, or its replacement, so it gets the same mode. WASI has no modes, but the copy
+    /// of a script should be executable, and the copy of a private file should be private.
     pub(super) fn mode_of_new_file(&self, place: &DirEntryRef<'_>) -> Mode {
         let is_temporary = outermost(&place.path()).is_some();
         if is_temporary && let Some(mode) = self.made().read.file {
@@ -83,8 +83,8 @@ impl FileView {
         Mode::from_raw_mode(0o666)
     }
 
-    /// Returns the mode of a new directory, as [`mode_of_new_file`](Self::mode_of_new_file) does
-    /// for a file. Its creator can always enter and fill the directory.
+    /// Returns the mode of a new directory like [`mode_of_new_file`](Self::mode_of_new_file). The
+    /// creator can always enter and fill the directory.
     pub(super) fn mode_of_new_directory(&self, place: &DirEntryRef<'_>) -> Mode {
         let is_temporary = outermost(&place.path()).is_some();
         if is_temporary && let Some(mode) = self.made().read.directory {
@@ -93,9 +93,8 @@ impl FileView {
         Mode::from_raw_mode(0o777)
     }
 
-    /// Decides on a path under a temporary name of this call, without that name: the globs are
-    /// about the final name, which is decided on when the object gets it. Returns `None` for every
-    /// other path.
+    /// Decides on a path under a temporary name of this call, without that name. The globs apply to
+    /// the final name, when the object gets it. Returns `None` for every other path.
     pub(super) fn decide_temporary(
         &self,
         path: &Path,
@@ -116,7 +115,7 @@ impl FileView {
             return Some(self.rules().decide(folder, Kind::Directory, access));
         }
         match self.rules().decide(&folder.join(below), kind, access) {
-            // The call itself has put it there.
+            // The call itself has created this path.
             Err(Refusal::NotInAllowRead) => Some(Ok(())),
             decision => Some(decision),
         }
@@ -132,12 +131,13 @@ impl FileView {
         })
     }
 
-    /// Removes the objects that the call has left under temporary names, at the end of the call,
-    /// however it ends.
+    /// Removes the objects that remain under temporary names at the end of the call, even if the
+    /// call was stopped.
     ///
     /// A file that can't be removed stays under its temporary name.
     pub fn remove_temporary(&self) {
-        // The rules have to know the files as the call's own until they are gone.
+        // The list is cloned. The rules must recognise the files as the call's own until they are
+        // removed.
         let left_behind = self.made().temporary.clone();
         for temporary in left_behind.iter().filter(|temporary| temporary.has_its_name()) {
             // An error can't be reported, and has no other remedy.
@@ -156,7 +156,8 @@ impl FileView {
         if kind != FileType::Directory {
             return Ok(rustix::fs::unlinkat(parent, name, AtFlags::empty())?);
         }
-        // The directory that was created, whatever its name leads to by now.
+        // This opens the directory that the call created, even if its name has another object by
+        // now.
         let top = kernel::reopen(temporary.made.as_fd(), OFlags::RDONLY | OFlags::DIRECTORY)?;
         self.remove_content(top, path)?;
         Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
@@ -205,7 +206,7 @@ impl FileView {
 struct Level {
     entries: Dir,
     path: PathBuf,
-    /// The name in the directory above; empty for the first level.
+    /// The name in the parent directory, which is empty for the first level.
     name: CString,
 }
 
@@ -224,7 +225,7 @@ fn open_directory(parent: &Dir, leaf: &str, kind: FileType) -> Result<Option<Own
 }
 
 impl Temporary {
-    /// Checks whether its name still leads to the object that the call has created.
+    /// Checks whether the name still leads to the object that the call has created.
     fn has_its_name(&self) -> bool {
         let named = rustix::fs::statat(&self.parent, self.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
         let (Ok(named), Ok(made)) = (named, rustix::fs::fstat(&self.made)) else { return false };
@@ -232,14 +233,14 @@ impl Temporary {
     }
 }
 
-/// Checks whether a temporary name starts here. An object below another temporary one is removed
-/// with it, and stays with it if that gets its final name.
+/// Checks whether the place is the outermost temporary name of its path. An object below another
+/// temporary name is removed together with it, or stays in place when it gets its final name.
 fn is_outermost(place: &DirEntryRef<'_>) -> bool {
     is_temporary(place.leaf) && outermost(&place.dir_path).is_none()
 }
 
-/// Checks whether something may move from one path to another: a tree that is removed in the end
-/// may only get objects that were created there.
+/// Checks whether an object may move from one path to another. A tree that is removed at the end
+/// may only contain objects that were created in it.
 pub(super) fn may_get_to(from: &Path, to: &Path) -> bool {
     match outermost(to) {
         Some(temporary) => from.starts_with(temporary),
@@ -250,7 +251,7 @@ pub(super) fn may_get_to(from: &Path, to: &Path) -> bool {
 /// Returns the path up to its first temporary name, or `None` if no name in it is temporary.
 pub(super) fn outermost(path: &Path) -> Option<&Path> {
     let mut outermost = None;
-    // From the path itself up to the root, so the last match is the outermost.
+    // The loop goes from the path itself up to the root, so the last match is the outermost name.
     for above in path.ancestors() {
         let name = above.file_name().and_then(|name| name.to_str());
         if name.is_some_and(is_temporary) {

@@ -10,27 +10,27 @@ use super::{number, read_text};
 /// The namespaces that the kernel allows to users other than root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
-    /// The kinds that the kernel has: of `user`, `mnt`, `pid`, `net`.
+    /// The kinds of namespaces that the kernel supports, out of `user`, `mnt`, `pid` and `net`.
     pub kinds: Vec<&'static str>,
-    /// The settings that forbid user namespaces: each the `sysctl` that would allow them.
+    /// The `sysctl` settings that would allow user namespaces, for each setting that forbids them.
     pub forbidden_by: Vec<&'static str>,
-    /// Whether a filter of system calls or a profile of AppArmor confines this process, as in a
-    /// container. It may forbid them too.
+    /// Whether a filter of system calls or an AppArmor profile confines this process, as in a
+    /// container. Such a filter may also forbid user namespaces.
     pub is_confined: bool,
 }
 
-/// Reads the [`Namespaces`] of this kernel. Nothing is tried: a process with several threads can't
-/// enter a user namespace.
+/// Reads the [`Namespaces`] of this kernel. Doesn't try to enter a namespace, because a process
+/// with several threads can't enter a user namespace.
 pub fn namespaces() -> Namespaces {
     let kinds = ["user", "mnt", "pid", "net"]
         .into_iter()
         .filter(|kind| Path::new("/proc/self/ns").join(kind).symlink_metadata().is_ok())
         .collect();
 
-    // Each setting: its file, the value that forbids namespaces, and the `sysctl` that allows them.
+    // Each entry has a file, the value that forbids namespaces, and the `sysctl` that allows them.
     let settings = [
         ("/proc/sys/user/max_user_namespaces", 0, "user.max_user_namespaces=15000"),
-        // Of Debian and its derivatives.
+        // This setting exists on Debian and its derivatives.
         ("/proc/sys/kernel/unprivileged_userns_clone", 0, "kernel.unprivileged_userns_clone=1"),
         // Of Ubuntu.
         (
@@ -61,7 +61,7 @@ pub struct WatchLimits {
     pub watches: u64,
 }
 
-/// Reads the [`WatchLimits`]. Returns `None` if the kernel doesn't tell them.
+/// Reads the [`WatchLimits`]. Returns `None` if the kernel doesn't report them.
 pub fn watch_limits() -> Option<WatchLimits> {
     Some(WatchLimits {
         instances: number("/proc/sys/fs/inotify/max_user_instances")?,
@@ -73,7 +73,7 @@ pub fn watch_limits() -> Option<WatchLimits> {
 ///
 /// # Errors
 ///
-/// The system's: mostly that the user's limit is reached.
+/// Returns the system's error. Mostly the user's limit is reached.
 pub fn watching_works() -> io::Result<()> {
     inotify::init(inotify::CreateFlags::CLOEXEC).map(drop).map_err(io::Error::from)
 }

@@ -1,5 +1,5 @@
-//! Facts about this machine that Toolhold depends on, for `toolhold doctor`. Each is tried if
-//! trying changes nothing; otherwise read from the kernel.
+//! Facts about this machine that Toolhold depends on, for `toolhold doctor`. A feature is tested
+//! directly if the test changes nothing. Otherwise, the kernel's settings are read.
 
 mod kernel;
 mod resources;
@@ -21,7 +21,7 @@ fn number(path: &str) -> Option<u64> {
     read_text(path)?.parse().ok()
 }
 
-/// Reads a file of the kernel, without white space at its ends.
+/// Reads a file of the kernel, and trims white space.
 fn read_text(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }

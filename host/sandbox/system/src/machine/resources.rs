@@ -6,7 +6,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{number, read_text};
 
-/// The resource limits of this process, in the kernel's units. `None`: no limit.
+/// The resource limits of this process, in the kernel's units. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// Open descriptors (`ulimit -n`).
@@ -34,7 +34,7 @@ pub fn address_space() -> Option<u64> {
     kibibytes("/proc/self/status", "VmSize:")
 }
 
-/// Returns the bytes of memory that this process can use at most, and the limit's source: the
+/// Returns the most bytes of memory that this process can use, and the source of this limit: the
 /// machine or a control group.
 pub fn memory() -> Option<(u64, String)> {
     let mut limits = Vec::new();
@@ -51,14 +51,14 @@ pub fn memory() -> Option<(u64, String)> {
     limits.into_iter().min()
 }
 
-/// Checks whether the kernel promises more memory than it has, which is usual. Returns `None` if
-/// the kernel doesn't tell.
+/// Checks whether the kernel overcommits memory, which is usual. Returns `None` if the kernel
+/// doesn't report it.
 pub fn overcommits() -> Option<bool> {
     number("/proc/sys/vm/overcommit_memory").map(|mode| mode != 2)
 }
 
-/// Returns the files with the memory limits of a control group and of the groups above it. `line`
-/// is a line of `/proc/self/cgroup`: a number, controllers and the group.
+/// Returns the files with the memory limits of a control group and its parents. `line` is a line of
+/// `/proc/self/cgroup`: a number, controllers and the group.
 fn limit_files(line: &str) -> Option<Vec<PathBuf>> {
     let (_, controllers_and_group) = line.split_once(':')?;
     let (controllers, group) = controllers_and_group.split_once(':')?;

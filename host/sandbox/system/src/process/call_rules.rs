@@ -1,4 +1,4 @@
-//! Takes from the trees of a command what the rules about calls deny, or write access to it.
+//! Removes trees from a command, or write access to them, if the rules about calls deny it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use super::limits::{MAX_LOOKED_AT, PlacesError};
 use crate::confine::{Tree, TreeAccess};
 
 /// Removes trees that the rules deny as a whole, and write access to others. Programs need the
-/// trees that aren't granted: only a rule that names one from the root on removes it, and never
-/// because it isn't listed.
+/// trees of the system that aren't granted. Only a rule with an absolute path removes such a tree.
+/// An allow list that omits the tree doesn't remove it.
 pub(super) fn limit_trees(
     call: &dyn PathRules,
     trees: &mut Vec<Tree>,
@@ -25,7 +25,7 @@ pub(super) fn limit_trees(
             return true;
         }
         if call.decide(path, Access::Read).is_err() {
-            // Perhaps the tree is inside another one.
+            // The tree may be inside another one.
             denied.hidden.insert(path.to_owned());
             return false;
         }
@@ -36,9 +36,8 @@ pub(super) fn limit_trees(
     });
 }
 
-/// Searches trees that aren't grants for paths that the rules deny. Such trees are system folders
-/// and caches, which are large, so only the folders of rules that name a path from the root on are
-/// searched.
+/// Searches trees that aren't grants for paths that the rules deny. These trees are system folders
+/// and caches, which are large. So only the folders of rules with absolute paths are searched.
 pub(super) fn search(
     call: &dyn PathRules,
     trees: &[Tree],

@@ -1,13 +1,15 @@
-//! Has undo save what a command is about to change in files, before the command's system call goes
-//! on.
+//! Makes undo save files before a command changes them.
 //!
-//! The kernel stops each such system call of the command and asks the listener here. The path is
-//! read from the command's memory and resolved in its own root directory; the recorder saves what
-//! has the path; then the call goes on. A path is covered if it lies in a tree that the command may
-//! write, if the mount that the command sees it in is writable, and if the host finds the same
-//! object by the same path: a private `/tmp` or a covered file is another object. A command with
-//! several threads can exchange a path between the check and the call, so this keeps what was
-//! changed by mistake. It is no wall: what may be changed is decided by the sandbox.
+//! The kernel stops each changing system call of the command and notifies the listener in this
+//! module. The listener reads the path from the command's memory and resolves it in the command's
+//! root directory. The recorder saves the object at the path. Then the call continues.
+//!
+//! A path is covered if three conditions are true. The path is in a tree that the command may
+//! write. The mount in the command's view is writable. And the host finds the same object at the
+//! same path, unlike for a private `/tmp` or a covered file.
+//!
+//! A command with several threads can exchange a path between the check and the call. So this
+//! module only protects against mistakes. The sandbox decides which changes are allowed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -35,20 +37,21 @@ const MAX_PATH: usize = 4096;
 /// Links to a missing target that are followed, as by the kernel.
 const MAX_LINKS: usize = 40;
 
-/// Size of a page, at most: a read of memory must not reach into the next page, which may be
+/// The largest size of a page. A read of memory must not extend into the next page, which may be
 /// missing.
 const PAGE: u64 = 4096;
 
-/// How long a rename may be on its way, in steps.
+/// How long the host waits for a rename, in steps.
 const RENAME_STEPS: u32 = 2000;
 const RENAME_STEP: Duration = Duration::from_micros(50);
 
-/// Longest time that the processes of a command take to end after they were killed.
+/// The longest time for the processes of a command to end after they were killed.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// Serves the listener of one command on a thread of its own. Dropping it waits for the end of its
-/// processes, which were killed: until then, they may still change something. Then it ends the
-/// thread; changing calls of processes that are left fail.
+/// Serves the listener of one command on a separate thread.
+///
+/// Dropping it waits for the end of the command's killed processes, since they may still change
+/// files. Then the thread ends. Changing calls of any remaining process then fail.
 pub(super) struct ChangeWatch {
     thread: Option<JoinHandle<()>>,
     /// The command has ended when this is closed.
@@ -56,8 +59,8 @@ pub(super) struct ChangeWatch {
 }
 
 impl ChangeWatch {
-    /// `writable`: the trees that the command may write. `pinned`: paths that the host put there
-    /// for the time of the command.
+    /// Starts the watch. `writable`: the trees that the command may write. `pinned`: paths that the
+    /// host created for the duration of the command.
     pub(super) fn start(
         listener: OwnedFd,
         recorder: Arc<dyn ChangeRecorder>,
@@ -87,9 +90,9 @@ struct Watch {
     recorder: Arc<dyn ChangeRecorder>,
     /// The trees that the command may write.
     writable: Vec<PathBuf>,
-    /// The objects that the host put there.
+    /// The objects that the host created.
     pinned: Vec<PathBuf>,
-    /// The last rename, until it is known whether it was made.
+    /// The last rename, until its result is known.
     rename: Option<PendingRename>,
 }
 
@@ -99,17 +102,17 @@ struct PendingRename {
     from: PathBuf,
 }
 
-/// An object, or a free name, that the host finds by the same path as the command. The handles are
-/// those of the command's own view.
+/// An object, or a free name, that the host and the command find at the same path. The handles are
+/// those of the command's view.
 struct HostEntry {
     path: PathBuf,
     object: Option<OwnedFd>,
-    /// The directory of the name, if the path was found by its name in it.
+    /// The directory that contains the name, if the path was resolved to a name in a directory.
     parent: Option<OwnedFd>,
 }
 
 impl HostEntry {
-    /// Returns the object alone, if there is one.
+    /// Returns the entry without its name, if the object exists.
     fn without_its_name(self) -> Self {
         let parent = if self.object.is_none() { self.parent } else { None };
         Self { path: self.path, object: self.object, parent }
@@ -215,7 +218,8 @@ impl Watch {
             Target::Rename { directories, paths, flags } => {
                 let exchange = u64::from(libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT);
                 if flags.is_some_and(|index| arguments[index] & exchange != 0) {
-                    // As on a file system that can't; programs then rename in steps.
+                    // The error is the same as on a file system that can't exchange names. Programs
+                    // then rename in steps.
                     return Err(Errno::INVAL);
                 }
                 let [from_directory, to_directory] = each_directory(directories);
@@ -233,8 +237,8 @@ impl Watch {
         }
     }
 
-    /// Fails if the call no longer waits: then another thread may have its thread's number, and
-    /// the paths may be that thread's.
+    /// Fails if the call no longer waits. Another thread may then have the same thread number, and
+    /// the paths may belong to that thread.
     fn ensure_waiting(&self, notification: &Notification) -> Result<(), Errno> {
         if raw::is_waiting(&self.listener, notification.id) { Ok(()) } else { Err(Errno::CANCELED) }
     }
@@ -261,16 +265,16 @@ impl Watch {
                 });
                 Ok(())
             }
-            // From a private folder into a tree, or the other way: not one file system,
-            // or nothing that is saved.
+            // One path is in a private folder and the other in a tree. Such a rename crosses file
+            // systems, or only the path in the tree needs to be saved.
             (None, Some(to)) => self.save(&to),
             (Some(from), None) => self.save(&from),
             _ => Ok(()),
         }
     }
 
-    /// Waits until the last rename was made or failed: it runs at the same time as the next
-    /// notification.
+    /// Waits until the last rename has succeeded or failed. The rename runs at the same time as the
+    /// next notification.
     fn wait_for_rename(&mut self, next: &Notification) {
         let Some(PendingRename { thread, call, from }) = self.rename.take() else { return };
         if thread == next.thread {
@@ -285,7 +289,7 @@ impl Watch {
             let Ok(state) = std::fs::read_to_string(format!("/proc/{thread}/syscall")) else {
                 return;
             };
-            // `running`: the thread is on a processor, perhaps in the call.
+            // `running`: the thread is on a processor, perhaps still in the call.
             if !state.starts_with(&call_number) && !state.starts_with("running") {
                 return;
             }
@@ -299,8 +303,8 @@ impl Watch {
         if self.covers(&entry) { Some(entry) } else { None }
     }
 
-    /// Checks whether the command may change the entry, and the host didn't put it there. The root
-    /// of a tree is no name that the command may change.
+    /// Checks whether the command may change the entry, and the host didn't create the entry. The
+    /// command can't change the name of a tree's root.
     fn covers(&self, entry: &HostEntry) -> bool {
         let changed = if entry.parent.is_some() { entry.path.parent() } else { Some(&*entry.path) };
         let Some(changed) = changed else { return false };
@@ -334,7 +338,7 @@ struct Process {
 
 impl Process {
     /// Finds the object of a path among the arguments of a call. `directory` and `path` are
-    /// indexes. Returns `None` if there is no path, or if the host doesn't have the object by it.
+    /// indexes. Returns `None` if there is no path, or the host doesn't find the same object.
     fn find_argument(
         &self,
         arguments: &[u64],
@@ -367,13 +371,13 @@ impl Process {
         let is_unfollowed = nofollow.is_some_and(|index| arguments[index] & flag != 0);
         let follow = !is_unfollowed || path.as_os_str().as_bytes().ends_with(b"/");
         let entry = self.find(&path, follow)?;
-        // The name of the object stays, so its directory doesn't matter.
+        // The name of the object doesn't change, so its directory isn't needed.
         Ok(entry.map(HostEntry::without_its_name))
     }
 
     /// Reads a path among the arguments of a call, as an absolute path in the command's root
-    /// directory. `directory` and `path` are indexes. Returns `None` if the address is zero, or if
-    /// the directory was removed.
+    /// directory. `directory` and `path` are indexes. Returns `None` if the address is zero, or the
+    /// directory was removed.
     fn argument_path(
         &self,
         arguments: &[u64],
@@ -459,12 +463,12 @@ impl Process {
     }
 
     /// Finds the object of a path in the command's root directory, or the place where it would be
-    /// created. Returns `None` if the host doesn't have the object by this path.
+    /// created. Returns `None` if the host doesn't find the same object at this path.
     ///
     /// # Errors
     ///
-    /// The error that the command's call would have, too; `EACCES` for a path through another
-    /// process, which can't be followed.
+    /// Returns the error that the command's call would also get. Returns `EACCES` for a path
+    /// through another process, which can't be followed.
     fn find(&self, path: &Path, follow: bool) -> Result<Option<HostEntry>, Errno> {
         let root = rustix::fs::openat(
             CWD,
@@ -495,7 +499,7 @@ impl Process {
             let (Some(parent), Some(Component::Normal(name))) =
                 (path.parent(), path.components().next_back())
             else {
-                // `.` and `..`: the directory itself is meant.
+                // The path ends with `.` or `..`, so it means the directory itself.
                 let object = resolve(&root, &path, OFlags::empty())?;
                 return Ok(host_object(real_path(&object)?, object));
             };
@@ -527,7 +531,7 @@ impl Process {
 enum Special {
     /// A descriptor of the command itself.
     Descriptor(u64),
-    /// A path below a folder that the command itself has open: `cwd`, `root` or `fd/3`.
+    /// A path below a folder that the command itself has open, such as `cwd`, `root` or `fd/3`.
     Below { folder: String, rest: PathBuf },
     /// Another process's descriptor or directory.
     Unfollowed,
@@ -535,8 +539,8 @@ enum Special {
     Device,
 }
 
-/// Recognises a path in `/proc` or `/dev`, which means something else in each process. Returns
-/// `None` for every other path.
+/// Parses a path in `/proc` or `/dev` that has another meaning in each process. Returns `None` for
+/// every other path.
 fn special_path(path: &Path) -> Option<Special> {
     let names: Vec<&str> = path
         .components()
@@ -627,7 +631,7 @@ fn is_on_writable_mount(handle: &OwnedFd) -> bool {
     !mount.f_flag.contains(StatVfsMountFlags::RDONLY)
 }
 
-/// Returns the object, if the host has the same one by the same path.
+/// Returns the object, if the host finds the same object at the same path.
 fn host_object(path: PathBuf, object: OwnedFd) -> Option<HostEntry> {
     let seen = rustix::fs::statat(&object, "", AtFlags::EMPTY_PATH).ok()?;
     let own = rustix::fs::statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
@@ -637,7 +641,7 @@ fn host_object(path: PathBuf, object: OwnedFd) -> Option<HostEntry> {
     Some(HostEntry { path, object: Some(object), parent: None })
 }
 
-/// Returns the object or the free name in a directory, if the host has the same one by the same
+/// Returns the object or the free name in a directory, if the host finds the same one at the same
 /// path.
 fn host_entry(directory: OwnedFd, path: PathBuf, object: Option<OwnedFd>) -> Option<HostEntry> {
     let mut entry = match object {
@@ -651,10 +655,10 @@ fn host_entry(directory: OwnedFd, path: PathBuf, object: Option<OwnedFd>) -> Opt
     Some(entry)
 }
 
-/// Checks whether the host has the same directory by the same path, so that a new name in it is
-/// the same.
+/// Checks whether the host finds the same directory at the same path, so that a new name has the
+/// same place.
 fn is_host_directory(directory: &OwnedFd, path: &Path) -> bool {
-    // A free name in the command's view may be covered, and taken outside.
+    // A name that is free in the command's view may be covered there, and exist outside.
     let name = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
     if !matches!(name, Err(Errno::NOENT)) {
         return false;

@@ -1,5 +1,5 @@
-//! Starts a process of a call in its sandbox, passes its input and output, and ends it and all that
-//! it started: at its time limit, or when its call is cancelled.
+//! Starts a process of a call in its sandbox, transfers its input and output, and ends it with all
+//! of its descendants at its time limit or when the call is cancelled.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,23 +32,24 @@ use crate::{messages, processes};
 /// Time for the helper until the program runs.
 const MAX_START: Duration = Duration::from_secs(10);
 
-/// How often the sandbox is set up again if something in it is moved meanwhile.
+/// How often the setup of the sandbox is retried if a path in it was moved meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// Bytes that are kept of a helper's output before it fails.
+/// The most bytes of the output of a failing helper that are stored.
 const MAX_COMPLAINT: u64 = 16 * 1024;
 
 /// Time between two checks whether the call still waits.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Time between two such checks of a process that goes on after its call, for hours perhaps.
+/// The interval between two checks of a process that continues after its call, perhaps for hours.
 const LOOK_SELDOM: Duration = Duration::from_millis(50);
 
-/// Time to wait for the output of an ended program if a process that it left behind keeps it open.
+/// How long to wait for the output of an ended program if one of its processes keeps the output
+/// open.
 const DRAIN: Duration = Duration::from_millis(250);
 
-/// Bytes of output that are read in all; only the first are kept. More comes from a program that
-/// never ends.
+/// The most bytes of output that are read in total. Only the first bytes are stored. More output
+/// comes only from programs that never end.
 const MAX_WRITTEN: u64 = 256 << 20;
 
 /// The reason why a process ended.
@@ -58,9 +59,9 @@ pub enum Ending {
     Exited,
     /// The command reached its time limit.
     Timeout,
-    /// The call no longer waits for it, or its caller ended it.
+    /// The call no longer waits for the command, or the caller ended it.
     Cancelled,
-    /// The command reached a limit on all its processes.
+    /// The command reached a limit that applies to all of its processes together.
     Bound(Bound),
     /// The command wrote more than the limit.
     Output,
@@ -69,18 +70,18 @@ pub enum Ending {
 /// The result of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandResult {
-    /// Its exit code; 128 plus the signal if a signal ended it. `None` if Toolhold ended it.
+    /// The exit code, or 128 plus the signal that ended the command. `None` if Toolhold ended it.
     pub code: Option<i32>,
-    /// Why it ended.
+    /// The reason of the end.
     pub ending: Ending,
 }
 
 /// The output of a process.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// Its standard output.
+    /// The standard output.
     pub stdout: BoundedOutput,
-    /// Its standard error.
+    /// The standard error.
     pub stderr: BoundedOutput,
     written: u64,
     limit: usize,
@@ -93,14 +94,14 @@ impl Output {
     }
 }
 
-/// A process that a call starts in its sandbox, until it ends.
+/// A process that a call starts in its sandbox. Exists until the process ends.
 pub struct Child {
-    /// The helper, which becomes the program or waits for it. `None`: it is over, and another
-    /// thread waits for its end.
+    /// The helper, which becomes the program or waits for it. `None` if the helper is done, and
+    /// another thread waits for its end.
     process: Option<std::process::Child>,
     pid: Pid,
     handle: OwnedFd,
-    /// Its reports. `None`: it sends no more.
+    /// The socket for reports of the helper. `None` if the helper sends no more reports.
     control: Option<UnixStream>,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
@@ -110,21 +111,22 @@ pub struct Child {
     off: bool,
     finished: Option<CommandResult>,
     missing: Vec<String>,
-    /// The names of the processes that it left behind.
+    /// The names of the processes that the program left running.
     left: Vec<String>,
     cancel: CancellationToken,
-    /// When its time limit ends.
+    /// The end of the time limit.
     end: Instant,
     /// Time between two checks of `cancel` and `end`.
     look: Duration,
-    /// Held until it ends.
+    /// The reserved paths, which are released at the end of the process.
     held: Vec<PinnedDirectory>,
-    /// Serves its listener; ends behind it.
+    /// Serves the listener for changes. It ends after the process.
     changes: Option<ChangeWatch>,
     recorder: Option<Arc<dyn OutputRecorder>>,
-    /// Gets the record of what it leaves for later commands.
+    /// Receives the shell state for later commands.
     leaves: Option<StateRecord>,
-    /// The helper of the next command. `None`: it was started, or there is none in advance.
+    /// The helper of the next command. `None` if the helper was started, or isn't started in
+    /// advance.
     next: Option<NextHelper>,
 }
 
@@ -139,7 +141,7 @@ struct Task<'a> {
     end: Instant,
     cancel: &'a CancellationToken,
     held: &'a [PinnedDirectory],
-    /// The trees that it may write.
+    /// The trees that the command may write.
     writable: &'a [PathBuf],
 }
 
@@ -147,12 +149,14 @@ struct Task<'a> {
 const CHUNK: usize = 64 * 1024;
 
 impl Child {
-    /// Starts a command in the sandbox of `places`. It is ended at `end`, and when `cancel` is set;
-    /// at most `limit` bytes of each stream are kept. Blocks until the program runs.
+    /// Starts a command in the sandbox of `places`. Blocks until the program runs.
+    ///
+    /// The command is ended at `end`, and when `cancel` is set. At most `limit` bytes of each
+    /// stream are stored.
     ///
     /// # Errors
     ///
-    /// [`StartError`]; nothing runs then.
+    /// [`StartError`] if the command can't be started. No process then runs.
     pub fn start(
         places: &Places,
         command: &Command,
@@ -163,7 +167,7 @@ impl Child {
         let namespaces = places.tries_namespaces();
         let is_best_effort = places.sandbox == Sandbox::BestEffort;
 
-        // Moved paths are searched again.
+        // If paths have moved, the sandbox is set up again.
         let mut started = Self::start_once(places, command, namespaces, limit, end, cancel);
         for _ in 1..ATTEMPTS {
             if matches!(started, Err(StartError::Moved(_))) {
@@ -187,7 +191,7 @@ impl Child {
         }
     }
 
-    /// Starts a command in a warm helper if there is one, and otherwise in a new helper.
+    /// Starts a command in a warm helper, or in a new helper if there is no warm one.
     fn start_once(
         places: &Places,
         command: &Command,
@@ -223,7 +227,7 @@ impl Child {
             match Self::run_in(warm, &task) {
                 Ok(child) => warm_child = Some(child),
                 Err(StartError::Moved(reason)) => return Err(StartError::Moved(reason)),
-                // A helper that has waited for too long has ended.
+                // A warm helper ends if it waits for too long.
                 Err(_) => {}
             }
         }
@@ -291,7 +295,7 @@ impl Child {
             (None, _) => {}
             (Some(recorder), Some(reason)) => recorder.unrecorded(&reason),
             (Some(recorder), None) => {
-                // Without the listener, the calls that it is asked about fail.
+                // Without a listener, the kernel fails the calls that need one.
                 let pinned = task.held.iter().map(|held| held.path().to_owned()).collect();
                 let listener = listener.ok_or_else(|| io::Error::other("it sent no listener"))?;
                 let writable = task.writable.to_vec();
@@ -311,7 +315,8 @@ impl Child {
         Ok(child)
     }
 
-    /// Waits until the program runs. Returns why its changes aren't recorded, or their listener.
+    /// Waits until the program runs. Returns the listener for the program's changes, or the reason
+    /// why they aren't recorded.
     fn wait_for_start(
         &mut self,
         control: &UnixStream,
@@ -337,7 +342,7 @@ impl Child {
             Ok((HelperStatus::Failed(reason), _)) => Err(StartError::Sandbox(reason)),
             Ok((HelperStatus::Moved(reason), _)) => Err(StartError::Moved(reason)),
             Ok((HelperStatus::Exited { .. } | HelperStatus::Reached(_), _)) | Err(_) => {
-                // The helper ends without a report, so its output has an end.
+                // The helper has ended without a report, so its output is complete.
                 let mut complaint = String::new();
                 if let Some(stderr) = self.stderr.take() {
                     let _ = stderr.take(MAX_COMPLAINT).read_to_string(&mut complaint);
@@ -356,22 +361,22 @@ impl Child {
         &self.missing
     }
 
-    /// Returns the names of some of the processes that the program left behind, and that were
-    /// ended with it.
+    /// Returns the names of some of the processes that the program left running. They were ended
+    /// with the program.
     pub fn left(&self) -> &[String] {
         &self.left
     }
 
-    /// Returns the process above all of its processes.
+    /// Returns the ID of the process that is the ancestor of all processes of the command.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Takes its standard input, output and error, which don't block, for a caller that talks to
-    /// it while it runs. From then on, this value only waits for its end. Returns `None` if they
-    /// were taken before.
+    /// Takes the standard input, output and error, for a caller that communicates with the program
+    /// while it runs. The streams don't block. From then on, this value only waits for the end.
+    /// Returns `None` if the streams were taken before.
     pub fn take_streams(&mut self) -> Option<[OwnedFd; 3]> {
-        // A program that runs for long has no next one.
+        // A program that runs for long is followed by no other command.
         self.next = None;
         let stdin = self.stdin.take()?;
         let stdout = self.stdout.take()?;
@@ -379,13 +384,13 @@ impl Child {
         Some([stdin.into(), stdout.into(), stderr.into()])
     }
 
-    /// Exchanges its bounds: it is ended at `end`, and when `cancel` is set.
+    /// Replaces the bounds. The process is ended at `end`, and when `cancel` is set.
     pub fn set_bounds(&mut self, end: Instant, cancel: &CancellationToken) {
         self.end = end;
         self.cancel = cancel.clone();
     }
 
-    /// Returns its result, if it has ended.
+    /// Returns the result, if the process has ended.
     pub fn finished(&self) -> Option<&CommandResult> {
         self.finished.as_ref()
     }
@@ -395,7 +400,8 @@ impl Child {
         &mut self.output
     }
 
-    /// Waits for output or its end, but at most until `until`. Also passes its output to `see`.
+    /// Waits for output or the end of the process, but at most until `until`. Passes the output to
+    /// `see`.
     pub fn wait_for_output(
         &mut self,
         until: Option<Instant>,
@@ -404,29 +410,29 @@ impl Child {
         self.wait(None, until, see, |child| !child.output.is_empty());
     }
 
-    /// Takes the output that there is without waiting, and passes it to `see`. Returns whether
-    /// there is output that wasn't taken yet, or it has ended.
+    /// Takes the available output without waiting, and passes it to `see`. Returns `true` if more
+    /// output is available, or the process has ended.
     pub fn look(&mut self, see: &mut dyn FnMut(OutputStream, &[u8])) -> bool {
         self.wait_for_output(Some(Instant::now()), see);
         self.finished.is_some() || !self.output.is_empty()
     }
 
-    /// Waits until it ends. Also passes its output to `see`.
+    /// Waits for the end of the process. Passes the output to `see`.
     pub fn wait_for_end(&mut self, see: &mut dyn FnMut(OutputStream, &[u8])) -> &CommandResult {
         self.wait(None, None, see, |_| false);
         self.finished.get_or_insert(CommandResult { code: None, ending: Ending::Cancelled })
     }
 
-    /// Waits as [`wait_for_end`](Self::wait_for_end) does, but looks less often whether it has to
-    /// be ended: for a process that goes on after its call. Only its recorder gets its output.
+    /// Waits like [`wait_for_end`](Self::wait_for_end), but checks the bounds less often. This is
+    /// for a process that continues after its call. Only the recorder gets the output.
     pub fn go_on(mut self) -> CommandResult {
         self.look = LOOK_SELDOM;
         self.close_input();
         self.wait_for_end(&mut |_, _| {}).clone()
     }
 
-    /// Writes to its standard input until all is written or it ends, but at most until `until`.
-    /// Returns how many bytes.
+    /// Writes to the standard input until all bytes are written or the process ends, but at most
+    /// until `until`. Returns the number of written bytes.
     pub fn write(
         &mut self,
         bytes: &[u8],
@@ -438,21 +444,22 @@ impl Child {
         bytes.len() - left.map_or(0, <[u8]>::len)
     }
 
-    /// Closes its standard input.
+    /// Closes the standard input.
     pub fn close_input(&mut self) {
         self.stdin = None;
     }
 
-    /// Ends it and all its descendants.
+    /// Ends the process and all of its descendants.
     pub fn end(&mut self, ending: Ending) {
         if self.finished.is_some() {
             return;
         }
         if self.off {
-            // All processes that can be found without namespaces: it started a session of its own.
+            // Without namespaces, the process group finds most processes, because the program
+            // started its own session.
             let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
         } else if !self.namespaces {
-            // The outer process adopts orphans, so they are found as long as it lives.
+            // The outer process adopts orphans, so they can be found while it lives.
             processes::end_below(self.pid);
         }
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
@@ -462,7 +469,7 @@ impl Child {
         hand_over(self.next.take(), None);
     }
 
-    /// Reads its report or its exit status. Returns `None` if it still runs.
+    /// Reads the report or the exit status. Returns `None` if the process still runs.
     fn read_result(&mut self, reported: bool, ended: bool) -> Option<CommandResult> {
         if reported && let Some(control) = self.control.take() {
             match messages::receive(&control) {
@@ -473,8 +480,8 @@ impl Child {
                 Ok((HelperStatus::Reached(bound), _)) => {
                     return Some(CommandResult { code: None, ending: Ending::Bound(bound) });
                 }
-                // The program closes the socket if it runs without a sandbox, and its end tells how
-                // it ended.
+                // A program without a sandbox closes the socket. Its exit status then shows how it
+                // ended.
                 _ => {}
             }
         }
@@ -488,9 +495,9 @@ impl Child {
         }
     }
 
-    /// Runs the single loop: writes `input`, reads output and checks for the end. With `input`, the
-    /// loop ends when all of it is written; without, when `enough` returns true. Both end at
-    /// `until`, too.
+    /// Runs the main loop: writes `input`, reads output and checks for the end. With `input`, the
+    /// loop ends when all of it is written. Without `input`, the loop ends when `enough` returns
+    /// true. In both cases, it also ends at `until`.
     fn wait(
         &mut self,
         mut input: Option<&mut &[u8]>,
@@ -524,7 +531,7 @@ impl Child {
             let Polled { ended, reported, is_idle } = self.poll_descriptors(wait, feeds);
             has_polled = true;
             if is_idle && !wait.is_zero() {
-                // It takes its time, so the next helper doesn't disturb it.
+                // The program runs for a while, so starting the next helper doesn't disturb it.
                 hand_over(self.next.take(), None);
             }
 
@@ -532,7 +539,7 @@ impl Child {
                 self.feed(left);
             }
             self.take(&mut buffer, see);
-            // Perhaps the output goes on now: a program may write a line and work for long.
+            // The output may continue, since a program may write a line and then work for long.
             see(OutputStream::Stdout, &[]);
 
             if let Some(result) = self.read_result(reported, ended) {
@@ -549,7 +556,8 @@ impl Child {
         }
     }
 
-    /// Waits until one of its descriptors is ready, also its standard input if `feeds`.
+    /// Waits until a descriptor of the process is ready. With `feeds`, this includes the standard
+    /// input.
     fn poll_descriptors(&self, wait: Duration, feeds: bool) -> Polled {
         let timeout = Timespec::try_from(wait).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
         let mut fds = vec![PollFd::new(&self.handle, PollFlags::IN)];
@@ -567,7 +575,7 @@ impl Child {
         }
     }
 
-    /// Writes to its standard input as much of `left` as fits, and removes it from `left`.
+    /// Writes as much of `left` as possible to the standard input, and removes it from `left`.
     fn feed(&mut self, left: &mut &[u8]) {
         let Some(stdin) = &mut self.stdin else { return };
         while !left.is_empty() {
@@ -575,7 +583,7 @@ impl Child {
                 Ok(written) if written > 0 => *left = &left[written..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // It has closed its standard input.
+                // The program has closed its standard input.
                 Ok(_) | Err(_) => return self.close_input(),
             }
         }
@@ -595,8 +603,8 @@ impl Child {
         });
     }
 
-    /// Reads the bytes that are still in the pipes after its end. In a namespace, no other process
-    /// has the pipes open then.
+    /// Reads the bytes that remain in the pipes after the end of the process. In a namespace, no
+    /// other process then has the pipes open.
     fn drain(&mut self, buffer: &mut [u8], see: &mut dyn FnMut(OutputStream, &[u8])) {
         let until = Instant::now() + DRAIN;
         while (self.stdout.is_some() || self.stderr.is_some())
@@ -628,14 +636,14 @@ impl Drop for Child {
 struct Polled {
     /// The process has ended.
     ended: bool,
-    /// The helper has sent a report, or closed its socket.
+    /// Whether the helper has sent a report, or closed its socket.
     reported: bool,
     /// Nothing happened in the whole time.
     is_idle: bool,
 }
 
-/// Opens a handle of a process and a pipe for its standard input. Returns the handle, the end of
-/// the pipe for the process, and the end for the host.
+/// Opens a handle of a process and a pipe for its standard input. Returns the handle, the pipe end
+/// for the process, and the pipe end for the host.
 fn open_handles(pid: Pid) -> Result<(OwnedFd, OwnedFd, OwnedFd), Errno> {
     let (input, stdin) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
@@ -643,7 +651,7 @@ fn open_handles(pid: Pid) -> Result<(OwnedFd, OwnedFd, OwnedFd), Errno> {
 }
 
 /// Sends a helper the state of the trees and the program with its standard input. Returns the
-/// record of the state that the program leaves, if it leaves any.
+/// record of the program's state, if the program writes one.
 fn send_program(
     control: &UnixStream,
     task: &Task<'_>,
@@ -663,7 +671,7 @@ fn send_program(
     if let Some(record) = &record {
         sent = sent.and_then(|()| messages::send(control, &(), Some(record.as_fd())));
     }
-    // If the helper doesn't read the messages, it has reported the reason.
+    // A helper that doesn't read the messages has reported the reason.
     drop(sent);
     Ok(leaves)
 }
@@ -674,8 +682,8 @@ fn record(recorder: Option<&dyn OutputRecorder>, stream: OutputStream, bytes: &[
     }
 }
 
-/// Reads the bytes that a pipe holds now, and closes the pipe at its end. `pass` gets the bytes,
-/// and how many are shown.
+/// Reads the available bytes of a pipe, and closes the pipe at its end. `pass` gets the bytes, and
+/// how many of them are shown.
 fn take_from(
     stream: &mut Option<impl Read>,
     kept: &mut BoundedOutput,
@@ -684,14 +692,14 @@ fn take_from(
     buffer: &mut [u8],
     pass: &mut dyn FnMut(&[u8], usize),
 ) {
-    // A few chunks at a time, so that a program that writes without an end doesn't delay the other
-    // checks.
+    // The loop reads only a few chunks, so that a program that writes endlessly doesn't delay the
+    // other checks.
     for _ in 0..16 {
         let Some(open) = stream else { return };
         match open.read(buffer) {
             Ok(0) => *stream = None,
             Ok(read) => {
-                // As much output is passed on while it runs as is kept.
+                // The limit for showing output is the same as for storing it.
                 let written_before = usize::try_from(*written).unwrap_or(usize::MAX);
                 let shown = limit.saturating_sub(written_before).min(read);
                 *written += u64::try_from(read).unwrap_or(u64::MAX);

@@ -1,5 +1,5 @@
-//! The command that a call wants to start, where its program is searched, and why it wasn't
-//! started.
+//! The command that a call wants to start, the folders where its program is searched, and the
+//! reason why it wasn't started.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use super::network::SharedNetwork;
 pub struct Command {
     /// The program and its arguments.
     pub arguments: Vec<String>,
-    /// Its whole environment.
+    /// The complete environment.
     pub environment: Vec<(String, String)>,
-    /// Its working directory: a real path.
+    /// The working directory, as a real path.
     pub directory: PathBuf,
-    /// Whether it reaches the network.
+    /// Whether the command reaches the network.
     pub network: bool,
-    /// The network that it shares with other commands of its session, unless it reaches the
-    /// machine's network. If it is `None`, the command has a network of its own.
+    /// The network that the command shares with other commands of its session. Unused if the
+    /// command reaches the machine's network. If `None`, the command has its own network.
     pub shared_network: Option<Arc<SharedNetwork>>,
-    /// The rules about calls for the paths that it reaches.
+    /// The rules about calls for the paths that the command accesses.
     pub path_rules: Option<Arc<dyn PathRules>>,
-    /// Learns of each change in files before the command makes it, if set.
+    /// Receives each file change before the command makes it. `None` if changes aren't recorded.
     pub changes: Option<Arc<dyn ChangeRecorder>>,
     /// Gets everything that the command writes, if set.
     pub output: Option<Arc<dyn OutputRecorder>>,
@@ -37,8 +37,8 @@ pub struct Command {
 }
 
 impl Command {
-    /// Returns the folders where programs are searched, by their real paths. Leaves out folders
-    /// around the home folder, and folders that a tool could have led elsewhere.
+    /// Returns the real paths of the folders where programs are searched. Omits parents of the home
+    /// folder, and folders that a tool could have redirected.
     pub(crate) fn path_folders(&self) -> Vec<String> {
         let home = self.variable("HOME").map(Path::new);
         let mut folders = Vec::new();
@@ -74,10 +74,10 @@ pub enum StartError {
     /// The sandbox isn't available here.
     #[error("{0}")]
     Sandbox(String),
-    /// A path that it may not see was moved each time while the sandbox was set up.
+    /// A path that the command may not see was moved during each attempt to set up the sandbox.
     #[error("{0}; denied files and folders must not be moved while a command starts")]
     Moved(String),
-    /// The paths that it may see can't be determined.
+    /// The paths that the command may see can't be determined.
     #[error("{0}")]
     Places(#[from] PlacesError),
     /// The system's answer.

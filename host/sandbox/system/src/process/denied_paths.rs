@@ -13,7 +13,7 @@ use super::limits::{MAX_DENIED, MAX_DEPTH, PlacesError};
 pub(super) struct DeniedPaths {
     pub(super) hidden: BTreeSet<PathBuf>,
     pub(super) frozen: BTreeSet<PathBuf>,
-    /// Folders whose names have to stay, each with `..` behind it.
+    /// Folders that may not be renamed. Each path ends with `..`.
     pub(super) left: BTreeSet<PathBuf>,
 }
 
@@ -37,7 +37,7 @@ impl DeniedPaths {
 
 /// A walk that checks everything against the rules.
 pub(super) struct DenialWalk<'l> {
-    /// The rules of the grants. `None` outside of them.
+    /// The rules of the grants. `None` outside of the grants.
     pub(super) rules: Option<&'l FileRules>,
     /// The rules about the call.
     pub(super) call: Option<&'l dyn PathRules>,
@@ -57,7 +57,7 @@ impl DenialWalk<'_> {
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            // Its owner can change that.
+            // The owner can change the permission.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied && depth > 0 => {
                 return self.denied.hide(folder.to_owned());
             }
@@ -77,7 +77,7 @@ impl DenialWalk<'_> {
             if depth == MAX_DEPTH {
                 return Err(PlacesError::TooDeep(path));
             }
-            // A frozen folder is frozen with its content.
+            // A frozen folder protects its content too.
             let writable = writable && !self.denied.frozen.contains(&path);
             self.check_folder(&path, depth + 1, writable)?;
         }

@@ -1,7 +1,7 @@
 //! Starts helper processes, with an empty environment and within limits.
 //!
-//! A helper is Toolhold's own: the program itself, started again with one task, which confines
-//! itself before it reads its input.
+//! A helper is the Toolhold program itself, started with a single task. It confines itself before
+//! it reads its input.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ use crate::messages;
 /// The limits of a helper.
 #[derive(Clone, Copy, Debug)]
 pub struct HelperBounds {
-    /// Time from its start to its end.
+    /// The time limit of the helper, from its start to its end.
     pub time: Duration,
     /// Largest answer in bytes.
     pub output: usize,
@@ -46,16 +46,16 @@ pub enum HelperError {
     /// The helper used more processor time than allowed.
     #[error("it took more processor time than it may")]
     ProcessorTime,
-    /// The helper took too long and was ended.
+    /// The helper exceeded its time limit and was ended.
     #[error("it took longer than {} s", .0.as_secs())]
     Timeout(Duration),
-    /// Its answer is too large.
+    /// The helper's answer is too large.
     #[error("its answer has more than {0} bytes")]
     Output(usize),
 }
 
 impl HelperError {
-    /// Checks whether the same input would probably have the same result.
+    /// Checks whether the input is the reason, so that the same input would probably fail again.
     pub const fn is_of_input(&self) -> bool {
         matches!(self, Self::Input(_) | Self::Crashed(_) | Self::ProcessorTime)
     }
@@ -67,10 +67,10 @@ pub const INPUT_AT_FAULT: i32 = 2;
 /// Rust's exit code after a panic.
 const PANICKED: i32 = 101;
 
-/// Bytes that are kept of a helper's error.
+/// The most bytes of a helper's error output that are stored.
 const MAX_COMPLAINT: u64 = 16 * 1024;
 
-/// A helper that confines itself, and the socket to it, which is its standard input.
+/// A helper that confines itself, and the socket that is its standard input.
 #[derive(Debug)]
 pub(super) struct ConfineHelper {
     pub(super) process: Child,
@@ -78,8 +78,8 @@ pub(super) struct ConfineHelper {
 }
 
 impl ConfineHelper {
-    /// Starts a helper with an empty environment. It prepares itself at once. `namespaces`: those
-    /// of the shared network that the preparation names.
+    /// Starts a helper with an empty environment. The helper prepares itself immediately.
+    /// `namespaces`: the namespaces of the shared network in the preparation.
     pub(super) fn start(
         program: &Path,
         preparation: &Preparation,
@@ -112,10 +112,10 @@ fn send_preparation(
     Ok(())
 }
 
-/// How long a helper may take for its next answer about a network.
+/// The time limit for each answer of a helper for networks.
 const NETWORK_TIME: Duration = Duration::from_secs(10);
 
-/// Starts a helper with a task about a network, and has `receive` take its answers. Blocks.
+/// Starts a helper for a network task, and passes its answers to `receive`. Blocks.
 pub(super) fn ask_about_network<R>(
     program: &Path,
     task: &str,
@@ -127,17 +127,17 @@ pub(super) fn ask_about_network<R>(
     command.args([HELPER, task]).env_clear().current_dir("/");
     command.stdin(OwnedFd::from(stdin)).stdout(Stdio::null()).stderr(Stdio::null());
     let _process = command.spawn().map(ChildGuard)?;
-    // The command holds the other end of the socket.
+    // The command has the other end of the socket.
     drop(command);
     receive(&control)
 }
 
-/// Runs `program` with `arguments`, with `input` on its standard input and an empty environment,
-/// and returns its standard output. Blocks.
+/// Runs `program` with `arguments`, with `input` on its standard input and an empty environment.
+/// Returns its standard output. Blocks.
 ///
 /// # Errors
 ///
-/// [`HelperError`]; the process has ended in every case.
+/// [`HelperError`] if the helper fails. The process has ended in every case.
 pub fn run_helper(
     program: &Path,
     arguments: &[&str],
@@ -156,11 +156,11 @@ pub fn run_helper(
 
     let deadline = Instant::now() + bounds.time;
     std::thread::scope(|scope| {
-        // A helper that doesn't read its input is ended at its deadline, and so is the thread that
-        // writes.
+        // A helper that doesn't read its input is ended at its deadline. This also ends the writing
+        // thread.
         scope.spawn(move || {
             let mut stdin = stdin;
-            // If it ends early, its error gives the reason.
+            // If the helper ends early, its error gives the reason.
             let _ = stdin.write_all(input);
         });
         let complaint = scope.spawn(move || {
@@ -184,7 +184,7 @@ pub fn run_helper(
     })
 }
 
-/// Tells from its exit status why a helper failed. `complaint` is its standard error.
+/// Determines from the exit status why a helper failed. `complaint` is its standard error.
 fn error_of(status: ExitStatus, mut complaint: String) -> HelperError {
     if complaint.is_empty() {
         complaint = format!("it ended with {status}");
@@ -229,7 +229,7 @@ fn read_until(
     }
 }
 
-/// A child process that is ended with its owner.
+/// A child process that ends when this value is dropped.
 struct ChildGuard(Child);
 
 impl ChildGuard {

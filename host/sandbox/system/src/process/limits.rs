@@ -1,5 +1,5 @@
-//! The limits on how many paths are searched and covered for one command, and the errors beyond
-//! them.
+//! The limits on how many paths are searched and covered for one command, and the errors when these
+//! limits are exceeded.
 
 use std::path::PathBuf;
 
@@ -8,13 +8,13 @@ use toolhold_data_dir::NotKept;
 /// Entries below the granted directories that are checked against globs.
 pub(super) const MAX_LOOKED_AT: usize = 1_000_000;
 
-/// Paths that are covered or frozen for one command: each is a mount.
+/// The most paths that are covered or frozen for one command. Each path needs a mount.
 pub(super) const MAX_DENIED: usize = 10_000;
 
 /// Levels of directories.
 pub(super) const MAX_DEPTH: usize = 128;
 
-/// The reason why the places can't be determined. Nothing starts then.
+/// The reason why the places can't be determined. The command then isn't started.
 #[derive(Debug, thiserror::Error)]
 pub enum PlacesError {
     /// More entries than are checked.

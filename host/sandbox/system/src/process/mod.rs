@@ -1,5 +1,5 @@
-//! The one place that starts processes: Toolhold's own helpers, which are the program itself with
-//! one task, and the programs of calls, which such a helper confines first.
+//! Starts processes. No other code does this. The processes are Toolhold's own helpers, which are
+//! the program itself with a single task, and the programs of calls, which a helper confines first.
 
 mod call_rules;
 mod changes;

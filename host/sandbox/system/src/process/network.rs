@@ -1,6 +1,6 @@
-//! Has a helper make the network that the commands of a session share, and opens its loopback for
-//! the host. The host has many threads, so it can't enter a namespace of users itself: a helper
-//! does, and sends what it opened.
+//! Makes the network that the commands of a session share, and opens its loopback for the host. The
+//! host has many threads, so it can't enter a user namespace itself. A helper enters the namespace
+//! and sends the opened descriptors.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,13 +13,13 @@ use super::network_namespaces::NetworkNamespaces;
 use crate::confine::{NETWORK, NetworkAnswer, SOCKETS};
 use crate::messages;
 
-/// A network with nothing but a loopback, which commands share. It lasts as long as one of its
+/// A network with only a loopback interface, which commands share. It exists as long as one of its
 /// processes or this value.
 #[derive(Debug)]
 pub struct SharedNetwork {
-    /// Its number, which no other network of this process has.
+    /// The number of the network, which is unique in this process.
     pub(super) number: u64,
-    /// The program that enters it.
+    /// The helper program that enters the network.
     helper: PathBuf,
     namespaces: NetworkNamespaces,
 }
@@ -29,7 +29,7 @@ impl SharedNetwork {
     ///
     /// # Errors
     ///
-    /// This machine has no such namespaces.
+    /// Returns an error if this machine doesn't support the namespaces.
     pub(super) fn make(helper: &Path) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         helper::ask_about_network(helper, NETWORK, |control| {
@@ -41,12 +41,12 @@ impl SharedNetwork {
         })
     }
 
-    /// Opens its loopback for one connection: of version 4, and of version 6 if there is one.
-    /// Blocks for a few milliseconds.
+    /// Opens the loopback for one connection, with IPv4, and with IPv6 if it is available. Blocks
+    /// for a few milliseconds.
     ///
     /// # Errors
     ///
-    /// A helper can't enter it.
+    /// Returns an error if a helper can't enter the network.
     pub fn loopback(&self) -> io::Result<(LoopbackSide, Option<LoopbackSide>)> {
         helper::ask_about_network(&self.helper, SOCKETS, |control| {
             self.namespaces.send(control)?;
@@ -62,12 +62,12 @@ impl SharedNetwork {
     }
 }
 
-/// One version of the protocol in a network.
+/// One IP version in a network.
 #[derive(Debug)]
 pub struct LoopbackSide {
-    /// A socket of the network, which is connected to nothing, and doesn't block.
+    /// A socket in the network, which isn't connected and doesn't block.
     pub socket: OwnedFd,
-    /// The file `/proc/net/tcp` or `tcp6` of the network: sockets that listen come first in it.
+    /// The file `/proc/net/tcp` or `tcp6` of the network, in which listening sockets come first.
     pub list: OwnedFd,
 }
 

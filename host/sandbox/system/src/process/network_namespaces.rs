@@ -1,4 +1,4 @@
-//! Hands the namespaces of a shared network to a helper that enters them.
+//! Sends the namespaces of a shared network to a helper that enters them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

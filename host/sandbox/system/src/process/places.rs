@@ -1,5 +1,6 @@
-//! Decides what the commands of a plugin see and may change: the plugin's directories and what
-//! programs need of the system. What other programs run later, such as a hook of git, isn't made.
+//! Decides which paths the commands of a plugin see and may change: the plugin's directories and
+//! the parts of the system that programs need. Commands can't create files that other programs run
+//! later, such as a git hook.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -25,8 +26,8 @@ use crate::confine::{
 use crate::files::Grants;
 use crate::mounts::{Mount, Mounts};
 
-/// The parts of the system that programs need, read-only: programs and libraries, public settings,
-/// and information about processors.
+/// The parts of the system that programs need, mounted read-only: programs and libraries, public
+/// settings, and information about processors.
 const SYSTEM: [&str; 12] = [
     "/usr",
     "/bin",
@@ -42,44 +43,45 @@ const SYSTEM: [&str; 12] = [
     "/sys/devices/system/cpu",
 ];
 
-/// Folders of settings for ssh. It refuses settings of another user, and root's files belong to
-/// nobody where an ordinary user's commands run.
+/// Folders with ssh settings. ssh refuses settings of other users. In the user namespace of an
+/// ordinary user, root's files belong to nobody, so ssh would refuse them.
 const SSH_SETTINGS: [&str; 2] = ["/etc/ssh/ssh_config.d", "/usr/etc/ssh/ssh_config.d"];
 
 /// How long the list of private files of `/etc` is valid.
 const PRIVATE_FOR: Duration = Duration::from_secs(30);
 
-/// The places that processes of one plugin may use, and their sandbox. Made once for a policy.
+/// The places that processes of one plugin may use, and their sandbox. Each policy makes them once.
 #[derive(Debug)]
 pub struct Places {
     /// The plugin's directories and the rules for their content.
     pub grants: Arc<Grants>,
-    /// Other trees that they see or change, by real paths, such as caches of build tools.
+    /// Other trees that the processes see or change, such as caches of build tools, by their real
+    /// paths.
     pub also: Vec<Tree>,
-    /// Paths in all of these that they don't see, by real paths: files with credentials.
+    /// Hidden paths in all of these trees, by their real paths: files with credentials.
     pub also_hidden: Vec<PathBuf>,
-    /// Sockets that they may connect to, and folders of sockets, by their spelling: the target of a
-    /// link is another place.
+    /// Sockets and folders of sockets that the processes may connect to. The spelling matters,
+    /// since the target of a link is another place.
     pub sockets: Vec<PathBuf>,
     /// How complete the sandbox must be.
     pub sandbox: Sandbox,
-    /// Their limits.
+    /// The limits of the processes.
     pub limits: Limits,
-    /// Their home: an empty private directory, except for the parts that are granted.
+    /// The home of the processes: an empty private directory, except for the granted parts.
     pub home: Option<PathBuf>,
-    /// The program that confines itself: one whose `main` begins with the helper hook. If it is
-    /// `None`, nothing starts.
+    /// The program that confines itself. Its `main` begins with the helper hook. If this is `None`,
+    /// no command starts.
     pub helper: Option<PathBuf>,
     /// State from earlier commands.
     pub known: RememberedPlaces,
 }
 
-/// State that later commands of a plugin can use again.
+/// State that later commands of a plugin can reuse.
 #[derive(Debug, Default)]
 pub struct RememberedPlaces {
     /// Whether namespaces turned out to be missing.
     pub(super) without_namespaces: AtomicBool,
-    /// A helper that is prepared and waits for its command.
+    /// A prepared helper that waits for its command.
     pub(super) warm: WarmSlot,
     /// The result of the last search for sockets.
     pub(super) sockets: RememberedScan,
@@ -90,7 +92,7 @@ impl Places {
     ///
     /// # Errors
     ///
-    /// [`PlacesError`].
+    /// [`PlacesError`] if the places can't be determined.
     pub(super) fn sandbox(
         &self,
         command: &Command,
@@ -137,13 +139,15 @@ impl Places {
                 if grant.access == Access::Write { TreeAccess::Write } else { TreeAccess::Read };
             (text(&grant.path), access)
         });
-        // For one path the operator's setting comes last and counts.
+        // If several entries have the same path, the last one applies, which is the operator's
+        // setting.
         system.chain(programs).chain(also).chain(grants).collect()
     }
 
     /// Returns the trees that are mounted, the outer before the inner.
     fn trees(&self, mut wanted: BTreeMap<String, TreeAccess>, mounts: &Mounts) -> Vec<Tree> {
-        // Other processes, and this one's memory. Commands have a procfs of their own.
+        // A procfs shows other processes, and the memory of this process. Commands have their own
+        // procfs.
         wanted.retain(|path, _| !mounts.mount_of(Path::new(path)).is_some_and(Mount::is_proc));
         let mut trees: Vec<Tree> =
             wanted.into_iter().map(|(path, access)| Tree { path, access }).collect();
@@ -160,8 +164,9 @@ impl Places {
         needed
     }
 
-    /// Takes write access from a tree inside one of Toolhold's own folders, since the tree is a
-    /// part of that folder. Returns false if the folder is secret: then the tree isn't mounted.
+    /// Removes write access to a tree inside one of Toolhold's own folders, because the tree is
+    /// part of that folder. Returns false if the folder is secret, so that the tree must not be
+    /// mounted.
     fn limit_in_own_folders(&self, tree: &mut Tree) -> bool {
         let is_given_by_host = self.also.iter().any(|given| given.path == tree.path);
         if is_given_by_host {
@@ -177,8 +182,8 @@ impl Places {
         around.iter().all(|own| !own.secret)
     }
 
-    /// Returns the paths that a command may not see or change, and the directories that keep
-    /// missing ones free. Takes from the trees what the rules about the call deny as a whole.
+    /// Returns the paths that a command may not see or change, and the directories that reserve
+    /// missing paths. Removes from the trees what the rules about the call deny as a whole.
     fn denied(
         &self,
         command: &Command,
@@ -198,11 +203,11 @@ impl Places {
         let kernels = find_kernel_mounts(trees, mounts);
         denied.hidden.extend(kernels.iter().cloned());
         denied.hidden.extend(system_settings(namespaces));
-        // Paths so far are recognised by their names: they may not exist, or be outside of the
-        // trees. Paths below the trees are found later.
+        // These paths are identified by their names, so they may be missing or outside of the
+        // trees. Paths below the trees are added later.
         retain_existing(&mut denied, trees);
 
-        // Without a view of their own, commands can't create such a socket.
+        // Commands without their own view can't create such a socket.
         let pipes =
             if namespaces { self.deny_sockets(&mut denied, kernels, mounts)? } else { Vec::new() };
         self.deny_by_rules(&mut denied, call)?;
@@ -242,7 +247,7 @@ impl Places {
         Ok(scan.pipes)
     }
 
-    /// Returns the granted directories that aren't inside of another one, and the objects of their
+    /// Returns the granted directories that aren't inside another one, with the objects at their
     /// paths.
     fn outer_grants(&self) -> Vec<(PathBuf, Option<Identity>)> {
         let grants = self.grants.rules().grants();
@@ -280,12 +285,12 @@ impl Places {
         Ok(())
     }
 
-    /// Returns the network of a session's commands, and makes it if it is missing. Returns `None`
-    /// if this machine can't make a network and the sandbox may lack it. Blocks.
+    /// Returns the network of a session's commands, and makes it if it is missing. Blocks. Returns
+    /// `None` if this machine can't make a network and the sandbox may be incomplete.
     ///
     /// # Errors
     ///
-    /// This machine can't make a network, but the sandbox has to be complete.
+    /// Returns an error if this machine can't make a network, but the sandbox must be complete.
     pub fn shared_network(
         &self,
         session: &SessionNetwork,
@@ -306,9 +311,9 @@ impl Places {
         self.sandbox != Sandbox::Off && !self.known.without_namespaces.load(Ordering::Relaxed)
     }
 
-    /// Protects Toolhold's own files below the trees, whatever the globs say, and the files that
-    /// git would run. `view`: whether the command has a view of its own. Returns the directories
-    /// that keep missing paths free.
+    /// Protects Toolhold's own files below the trees regardless of the globs, and the files that
+    /// git would run. `view`: whether the command has its own view. Returns the directories that
+    /// reserve missing paths.
     fn protect_own(
         &self,
         trees: &[Tree],
@@ -320,8 +325,8 @@ impl Places {
             self.grants.roots().iter().map(|root| root.path.as_path()).collect();
         let writable = if view { trees } else { &[] };
         for root in &roots {
-            // A new file of this name only narrows, and the answer tells of it. Every program that
-            // lists the directory would see something in its place.
+            // A new file with this name can only add restrictions, and the answer reports it. A
+            // reserved path would be visible to every program that lists the directory.
             let own_files = OWN_NAMES.iter().map(|name| root.join(name));
             denied.frozen.extend(own_files.filter(|path| path.exists()));
 
@@ -340,8 +345,8 @@ impl Places {
         Ok(held)
     }
 
-    /// Hides Toolhold's own secret folders below the trees and freezes the other ones, under all
-    /// their names. Returns the directories that keep missing ones free.
+    /// Hides Toolhold's own secret folders below the trees and freezes the others, under all their
+    /// names. Returns the directories that reserve missing folders.
     fn protect_own_folders(
         &self,
         trees: &[Tree],
@@ -355,7 +360,7 @@ impl Places {
             let around = trees.iter().filter(|tree| own.path.starts_with(&tree.path));
             let access = around.map(|tree| tree.access).max();
             let is_writable = access == Some(TreeAccess::Write);
-            // A link in the place of the folder that it leaves would lead elsewhere.
+            // If a link replaces the folder before `..`, the path leads to another place.
             if own.path.ends_with("..") {
                 if is_writable && let Some(folder) = own.path.parent() {
                     held.extend(PinnedDirectory::keep_free(folder)?);
@@ -366,8 +371,8 @@ impl Places {
             if access.is_none() {
                 continue;
             }
-            // A missing folder or file could be made, with a configuration in it that applies from
-            // then on. A path inside another one is kept with that one.
+            // A command could create a missing folder or file with a configuration that applies
+            // from then on. A path inside another one is protected together with that one.
             let is_inner =
                 all.iter().any(|outer| outer.path != own.path && own.path.starts_with(&outer.path));
             if is_writable && !is_inner {
@@ -383,8 +388,7 @@ impl Places {
     }
 }
 
-/// Freezes the parts of a git repository that decide what git runs, and keeps the missing ones
-/// free.
+/// Freezes the parts of a git repository that decide what git runs, and reserves the missing parts.
 fn protect_repository(
     repository: &Repository,
     writable: &[Tree],
@@ -392,7 +396,7 @@ fn protect_repository(
     held: &mut Vec<PinnedDirectory>,
 ) -> Result<(), PlacesError> {
     denied.left.extend(repository.left.iter().map(|folder| folder.join("..")));
-    // The command could create a missing folder, where something leads to it.
+    // The command could create a missing folder that a path of the repository refers to.
     for folder in repository.left.iter().filter(|path| is_writable(writable, path)) {
         held.extend(PinnedDirectory::keep_free(folder)?);
     }
@@ -453,8 +457,8 @@ fn find_kernel_mounts(trees: &[Tree], mounts: &Mounts) -> BTreeSet<PathBuf> {
     points
 }
 
-/// Returns the settings of the system that commands may not see: root's private ones, and the
-/// ones that ssh refuses.
+/// Returns the system settings that commands may not see: root's private files, and the files that
+/// ssh refuses.
 fn system_settings(namespaces: bool) -> Vec<PathBuf> {
     if rustix::process::geteuid().is_root() {
         private_settings()
@@ -476,8 +480,8 @@ fn exists_in(trees: &[Tree], path: &Path) -> bool {
     trees.iter().any(|tree| path.starts_with(&tree.path)) && std::fs::symlink_metadata(path).is_ok()
 }
 
-/// Hides the pipes that a command may not use. Mounts don't keep a pipe from being written to, and
-/// reading from a pipe empties it.
+/// Hides the pipes that a command may not use. A read-only mount doesn't prevent writing to a pipe,
+/// and reading from a pipe empties it.
 fn hide_pipes(
     pipes: Vec<PathBuf>,
     trees: &[Tree],
@@ -494,7 +498,7 @@ fn hide_pipes(
     Ok(())
 }
 
-/// Removes paths below a hidden one, where nothing is visible.
+/// Removes paths below a hidden path, since they are already invisible.
 fn remove_covered(denied: &mut DeniedPaths) {
     let covers = denied.hidden.clone();
     denied.hidden.retain(|path| !is_covered(&covers, path));
@@ -505,7 +509,7 @@ fn is_covered(covers: &BTreeSet<PathBuf>, path: &Path) -> bool {
     path.ancestors().skip(1).any(|above| covers.contains(above))
 }
 
-/// Returns the state of the trees that has to be the same when the command starts.
+/// Returns the state that the trees must have when the command starts.
 fn tree_state(trees: &[Tree], denied: &DeniedPaths) -> TreeState {
     let DeniedPaths { hidden, frozen, left } = denied;
     TreeState {
@@ -522,16 +526,15 @@ pub(super) fn identity(path: &Path) -> Option<Identity> {
     Some(identity)
 }
 
-/// Returns the directories between a writable tree and denied paths in it, the outer before the
-/// inner.
+/// Returns the directories between a writable tree and denied paths in it, outer directories first.
 fn pinned(trees: &[Tree], denied: impl Iterator<Item = PathBuf>) -> Vec<String> {
-    // Also a tree that is granted read-only: in another place it would be writable with its
-    // surroundings.
+    // This includes read-only trees. In another place, such a tree would be writable together with
+    // its parent.
     let read_only = trees
         .iter()
         .filter(|tree| tree.access == TreeAccess::Read)
         .map(|tree| PathBuf::from(&tree.path));
-    // With their depths, which give the order.
+    // The depth of each folder determines the order.
     let mut folders = BTreeSet::new();
     for path in denied.chain(read_only) {
         let around = trees
@@ -549,8 +552,8 @@ fn pinned(trees: &[Tree], denied: impl Iterator<Item = PathBuf>) -> Vec<String> 
     folders.into_iter().map(|(_, folder)| folder).collect()
 }
 
-/// Returns the files of `/etc` that aren't public. A user other than root can't read them anyway;
-/// root can read root's own.
+/// Returns the files of `/etc` that aren't public. Users other than root can't read them anyway,
+/// but root can.
 fn private_settings() -> Vec<PathBuf> {
     static KNOWN: Mutex<Option<(Instant, Vec<PathBuf>)>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -569,7 +572,7 @@ fn private_below(folder: &Path, depth: usize, private: &mut Vec<PathBuf>) {
     use std::os::unix::fs::PermissionsExt;
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
-        // The target of a link is checked in its own place.
+        // The target of a link is checked at its own path.
         let Ok(metadata) = entry.metadata() else { continue };
         let mode = metadata.permissions().mode();
         if metadata.is_dir() {

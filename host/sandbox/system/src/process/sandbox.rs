@@ -1,4 +1,4 @@
-//! The parts of one command's sandbox, as a helper gets them.
+//! The parts of one command's sandbox, in the form that a helper gets.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::mounts::Mounts;
 pub(super) struct CommandSandbox {
     /// The parts that a helper can set up before the command is known.
     pub(super) preparation: Preparation,
-    /// The mounts for which this holds.
+    /// The mounts that this sandbox is based on.
     pub(super) mounts: Arc<Mounts>,
-    /// The network that it shares with other commands.
+    /// The network that the command shares with other commands.
     pub(super) network: Option<Arc<SharedNetwork>>,
-    /// The state that has to be the same when the command starts.
+    /// The state that the trees must have when the command starts.
     pub(super) state: TreeState,
     /// Directories that must be held until the command ends.
     pub(super) held: Vec<PinnedDirectory>,

@@ -1,10 +1,10 @@
-//! Finds sockets and pipes of other programs in a command's directories: a program that connects to
-//! a socket has a program outside act for it, and a read-only mount keeps nobody from writing to a
+//! Finds sockets and pipes of other programs in a command's directories. Through a socket, a
+//! command could make an outside program act for it. A read-only mount doesn't prevent writing to a
 //! pipe.
 //!
-//! A network namespace only stops sockets without a path. So sockets with a path are searched for
-//! before a command runs, and covered. The kernel tells of each name that comes or goes in a
-//! directory that was looked through, so the next search only looks at those.
+//! A network namespace only blocks sockets without a path. So before a command runs, sockets with a
+//! path are searched and covered. The kernel reports each name that appears or disappears in a
+//! searched directory, so the next search only checks these names.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CStr, CString, OsStr};
@@ -27,17 +27,17 @@ use crate::mounts::Mounts;
 /// Bytes of a directory's entries that the kernel returns at a time.
 const BUFFER: usize = 32 << 10;
 
-/// Directories that are watched, and the length of their paths. Editors need watches too, and older
-/// kernels have 8,192 for a user.
+/// The most watched directories, and the most bytes of their paths. Editors need watches too, and
+/// older kernels allow 8,192 for a user.
 const MAX_WATCHED: usize = 4_096;
 const MAX_LENGTH: usize = 256;
 
-/// Sockets and own files that are remembered, and names that are looked at one by one.
+/// The most remembered sockets and own files, and the most names that are checked individually.
 const MAX_NAMES: usize = 1_000;
 
-/// File systems in which names come and go through this kernel alone, so that it tells of each:
-/// ext, XFS, Btrfs, F2FS, tmpfs and overlays. A socket in a layer of an overlay isn't reached
-/// through the overlay.
+/// File systems whose names only change through this kernel, so that it reports each change: ext,
+/// XFS, Btrfs, F2FS, tmpfs and overlays. A socket in a layer of an overlay can't be reached through
+/// the overlay.
 const LOCAL: [i64; 6] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994, 0x794c_7630];
 
 /// The results of a search.
@@ -47,10 +47,10 @@ pub(super) struct SocketScan {
     pub(super) sockets: Vec<PathBuf>,
     /// Named pipes.
     pub(super) pipes: Vec<PathBuf>,
-    /// Directories that can't be read; a program that knows the name of a socket in one may still
-    /// reach it.
+    /// Unreadable directories. A program that knows the name of a socket in such a directory may
+    /// still reach the socket.
     pub(super) unreadable: Vec<PathBuf>,
-    /// Files whose names are Toolhold's own.
+    /// Files with reserved names of Toolhold.
     pub(super) own_names: Vec<PathBuf>,
 }
 
@@ -58,12 +58,12 @@ pub(super) struct SocketScan {
 #[derive(Debug, Default)]
 pub(super) struct RememberedScan(Mutex<Option<Box<Walk>>>);
 
-/// The directories of a search, and the paths that it leaves out.
+/// The directories of a search, and the paths that the search omits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Scope {
-    /// The directories, and the objects of their paths.
+    /// The directories, with the objects at their paths.
     pub(super) roots: Vec<(PathBuf, Option<Identity>)>,
-    /// The paths that are left out, with everything below them.
+    /// The omitted paths, including everything below them.
     pub(super) passed: BTreeSet<PathBuf>,
 }
 
@@ -83,7 +83,7 @@ impl RememberedScan {
     ) -> Result<SocketScan, PlacesError> {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last_walk = remembered.take();
-        // If the last search couldn't watch everything, this one doesn't try.
+        // If the last search couldn't watch all directories, this search doesn't try again.
         let is_watchable = last_walk.as_ref().is_none_or(|walk| walk.watches.is_some());
         if let Some(mut walk) = last_walk
             && walk.scope == scope
@@ -126,21 +126,21 @@ impl Watches {
         Some(Self { queue, folders: HashMap::new() })
     }
 
-    /// Watches an open directory. Returns whether the kernel tells of all its changes.
+    /// Watches an open directory. Returns `true` if the kernel reports all of its changes.
     fn add(&mut self, folder: &OwnedFd, path: &Path) -> bool {
         let is_local = rustix::fs::fstatfs(folder).is_ok_and(|fs| LOCAL.contains(&fs.f_type));
         let events = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE;
         let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
         let Ok(watch) = inotify::add_watch(&self.queue, link, events) else { return false };
-        // One directory in two places, by a mount, has one watch.
+        // A directory that is mounted in two places has only one watch.
         let other_path = self.folders.insert(watch, path.to_owned());
         let has_one_path = other_path.is_none_or(|other| other == path);
         let fits = self.folders.len() <= MAX_WATCHED && path.as_os_str().len() <= MAX_LENGTH;
         is_local && fits && has_one_path
     }
 
-    /// Returns the paths whose names have come or gone. Returns `None` if not all of them are
-    /// known.
+    /// Returns the paths whose names have appeared or disappeared. Returns `None` if some of them
+    /// aren't known.
     fn changed(&mut self) -> Option<BTreeSet<PathBuf>> {
         let mut changed = BTreeSet::new();
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
@@ -154,7 +154,7 @@ impl Watches {
             };
             let flags = event.events();
             if flags.contains(ReadFlags::IGNORED) {
-                // The directory is gone; its parent tells of its name.
+                // The directory was removed. The watch of its parent reports its name.
                 self.folders.remove(&event.wd());
                 continue;
             }
@@ -175,11 +175,13 @@ impl Watches {
 #[derive(Debug)]
 struct Walk {
     scope: Scope,
-    /// With others, paths may mean something else.
+    /// The mounts during the search. With other mounts, the paths may have another meaning.
     mounts: Arc<Mounts>,
-    /// All sockets: one without a listener may be about to get it.
+    /// All sockets. This includes sockets without a listener, since a listener may be about to
+    /// start.
     found: SocketScan,
-    /// `None`: the kernel doesn't tell of all changes, or there is too much to watch.
+    /// The watches. `None` if the kernel doesn't report all changes, or there are too many
+    /// directories.
     watches: Option<Watches>,
     /// The number of entries that may still be checked.
     entries_left: usize,
@@ -194,8 +196,8 @@ impl Walk {
         scan
     }
 
-    /// Ends the watching, so that the next search looks at everything, if there is too much to
-    /// remember or a directory can't be read.
+    /// Stops watching if there are too many names to remember or a directory can't be read. The
+    /// next search then checks everything.
     fn stop_watching_if_unsure(&mut self) {
         let SocketScan { sockets, pipes, unreadable, own_names } = &self.found;
         let is_too_much = sockets.len() + pipes.len() + own_names.len() > MAX_NAMES;
@@ -206,8 +208,8 @@ impl Walk {
         }
     }
 
-    /// Looks at the names whose changes the kernel reports. Returns `None` if everything has to be
-    /// looked through.
+    /// Checks the names whose changes the kernel reports. Returns `None` if a complete search is
+    /// needed.
     fn update(&mut self) -> Option<SocketScan> {
         for path in self.watches.as_mut()?.changed()? {
             self.check_name(path).ok()?;
@@ -226,7 +228,8 @@ impl Walk {
                 let stat = rustix::fs::fstat(&folder).map_err(unreadable(root))?;
                 let now = Identity::Object { device: stat.st_dev, inode: stat.st_ino };
                 if identity != Some(&now) {
-                    // Exchanged just now: the next search compares with another object.
+                    // The root has just been replaced, and the next search compares with the new
+                    // object.
                     self.watches = None;
                 }
                 self.check_folder(&folder, &mut root.to_owned(), 0)
@@ -236,7 +239,7 @@ impl Walk {
         }
     }
 
-    /// Checks a path whose name has come or gone.
+    /// Checks a path whose name has appeared or disappeared.
     fn check_name(&mut self, mut path: PathBuf) -> Result<(), PlacesError> {
         let SocketScan { sockets, pipes, own_names, .. } = &mut self.found;
         for known in [sockets, pipes, own_names] {
@@ -284,15 +287,15 @@ impl Walk {
         }
     }
 
-    /// Checks everything below an open directory. `path` is its path, and the same again when this
-    /// returns.
+    /// Checks everything below an open directory. `path` is the directory's path. When the function
+    /// returns, `path` has the same value again.
     fn check_folder(
         &mut self,
         folder: &OwnedFd,
         path: &mut PathBuf,
         depth: usize,
     ) -> Result<(), PlacesError> {
-        // The watch starts before the directory is read, so that nothing is missed.
+        // The watch starts before the directory is read, so that no change is missed.
         if self.watches.as_mut().is_some_and(|watches| !watches.add(folder, path)) {
             self.watches = None;
         }
@@ -338,7 +341,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Checks the directory `name` of a folder; `path` is its path.
+    /// Checks the directory `name` of a folder. `path` is the directory's path.
     fn enter(
         &mut self,
         folder: &OwnedFd,
@@ -352,7 +355,7 @@ impl Walk {
         match rustix::fs::openat(folder, name, DIRECTORY, Mode::empty()) {
             Ok(_) if depth == MAX_DEPTH => return Err(PlacesError::TooDeep(path.clone())),
             Ok(below) => self.check_folder(&below, path, depth + 1)?,
-            // It is gone, or something else has its name.
+            // The directory was removed, or another object has its name.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(Errno::ACCESS) => self.found.unreadable.push(path.clone()),
             Err(errno) => return Err(unreadable(path)(errno)),
@@ -376,11 +379,11 @@ fn is_out_of_reach(path: &Path) -> bool {
     rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::ACCESS)
 }
 
-/// Checks whether a program listens on a socket. A left-over socket never gets a listener again: a
-/// program removes the file and creates a new one.
+/// Checks whether a program listens on a socket. A stale socket never gets a listener again,
+/// because a program removes the file and creates a new one.
 ///
-/// No program notices this: connecting a datagram socket sends nothing, and it can't connect to
-/// another kind.
+/// No program notices this check. Connecting a datagram socket sends no data, and it can't connect
+/// to another kind of socket.
 fn has_listener(path: &Path) -> bool {
     !matches!(connect(path), Err(Errno::CONNREFUSED | Errno::NOENT))
 }
@@ -392,7 +395,7 @@ fn connect(path: &Path) -> Result<(), Errno> {
         OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
         Mode::empty(),
     )?;
-    // The path of the socket may be longer than an address.
+    // The path of the socket may be too long for an address.
     let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", socket.as_fd().as_raw_fd()))?;
     let asking = rustix::net::socket_with(
         AddressFamily::UNIX,

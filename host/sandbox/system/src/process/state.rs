@@ -1,4 +1,4 @@
-//! Reads the directory and variables that a command leaves for later ones, through a pipe, within a
+//! Reads the directory and variables of a command for later commands, through a pipe and within a
 //! limit.
 
 use std::io;
@@ -11,12 +11,12 @@ use toolhold_contract::ShellSession;
 
 use crate::confine::Program;
 
-/// Bytes of a record: what a pipe holds. The command writes it when it ends, and nobody reads
-/// before that.
+/// The most bytes of a record, which is the capacity of a pipe. The command writes the record when
+/// it ends, and the host reads it only afterwards.
 const MAX_RECORD: usize = 64 * 1024;
 
-/// A pipe that a command writes its record into. Whatever the command writes, the host keeps no
-/// more than the pipe holds, and waits for nothing.
+/// A pipe for a command's record. The host stores at most the pipe's capacity and never waits,
+/// regardless of what the command writes.
 pub(super) struct StateRecord {
     pipe: OwnedFd,
     shell: Arc<dyn ShellSession>,

@@ -12,7 +12,7 @@ use super::sandbox::CommandSandbox;
 use crate::confine::Preparation;
 use crate::mounts::Mounts;
 
-/// A helper that waits for its command. It ends by itself after a while.
+/// A helper that waits for its command. After a while, the helper ends by itself.
 #[derive(Debug)]
 struct WarmHelper {
     helper: Option<ConfineHelper>,
@@ -29,7 +29,7 @@ impl Drop for WarmHelper {
     }
 }
 
-/// Most helpers that wait: those of the sessions that ran a command last.
+/// The most waiting helpers. They belong to the sessions with the latest commands.
 const MAX_WAITING: usize = 4;
 
 /// The place for helpers.
@@ -54,21 +54,20 @@ impl WarmSlot {
 }
 
 impl WarmHelper {
-    /// Checks whether nothing else holds its network, so that no command can use it any more.
+    /// Checks whether only this helper uses its network, so that no command can use it any more.
     fn is_of_ended_session(&self) -> bool {
         self.network.as_ref().is_some_and(|network| Arc::strong_count(network) == 1)
     }
 
-    /// Checks whether its process hasn't ended. An ended process is removed from the list of
-    /// processes.
+    /// Checks whether the helper's process still runs. If not, the process is reaped.
     fn is_waiting(&mut self) -> bool {
         let Some(helper) = &mut self.helper else { return false };
         matches!(helper.process.try_wait(), Ok(None))
     }
 
-    /// Checks whether it is prepared for this sandbox, perhaps with another network.
+    /// Checks whether the helper is prepared for this sandbox. The network may differ.
     fn fits_but_for_network(&self, sandbox: &CommandSandbox) -> bool {
-        // A view has the mounts of the time when it was made.
+        // A view has the mounts from the time when it was made.
         if !Arc::ptr_eq(&self.mounts, &sandbox.mounts) {
             return false;
         }
@@ -78,7 +77,7 @@ impl WarmHelper {
     }
 }
 
-/// The helper of the next command, before it is started.
+/// The helper of the next command, which isn't started yet.
 pub(super) struct NextHelper {
     pub(super) program: PathBuf,
     pub(super) preparation: Preparation,
@@ -88,7 +87,7 @@ pub(super) struct NextHelper {
 }
 
 impl NextHelper {
-    /// Starts it, unless another one waits or no command can come any more.
+    /// Starts the helper, unless another helper waits or no further command is possible.
     fn start(self) {
         let Self { program, preparation, mounts, network, slot: WarmSlot(slot) } = self;
         if Arc::strong_count(&slot) == 1 {
@@ -108,8 +107,8 @@ impl NextHelper {
     }
 }
 
-/// Starts the `next` helper and waits for the end of the one that has `ended`, on a new thread, so
-/// that no call waits for either.
+/// Starts the `next` helper and waits for the end of the process that has `ended`. Uses a new
+/// thread, so that no call waits for either.
 pub(super) fn hand_over(next: Option<NextHelper>, mut ended: Option<Child>) {
     let pid = ended.as_ref().map(Pid::from_child);
     if next.is_none() && pid.is_none() {

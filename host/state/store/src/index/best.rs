@@ -11,7 +11,7 @@ pub(crate) struct Scored {
 }
 
 impl Ord for Scored {
-    /// Among equals, the later one is better.
+    /// Compares by score. If the scores are equal, the later document is better.
     fn cmp(&self, other: &Self) -> Ordering {
         self.score.total_cmp(&other.score).then(self.id.cmp(&other.id))
     }
@@ -44,7 +44,7 @@ impl Best {
         Self { limit, heap: BinaryHeap::with_capacity(limit + 1) }
     }
 
-    /// Checks whether a document would be kept.
+    /// Checks whether a document would be among the best.
     pub(crate) fn takes(&self, document: Scored) -> bool {
         if self.heap.len() < self.limit {
             return true;

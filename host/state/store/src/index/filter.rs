@@ -1,4 +1,4 @@
-//! Decides which documents a query may find: by tags, and by the beginning of keys.
+//! Decides which documents a query may find, by tags and by the prefix of keys.
 
 use std::collections::HashSet;
 
@@ -7,14 +7,15 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use crate::StoreError;
 use crate::index::{COMMON, IndexQuery, text, words};
 
-/// The filter of a query: tags, and the beginning of keys.
+/// The filter of a query: tags, and the prefix of keys.
 #[derive(Debug)]
 pub(crate) struct Filter<'a> {
     tags: &'a [String],
     prefix: &'a str,
-    /// The documents that pass, if they are few. Otherwise each is looked up when it is found.
+    /// The documents that pass, if they are few. Otherwise, each document is looked up when it is
+    /// found.
     pub(crate) few: Option<HashSet<i64>>,
-    /// The tags in the syntax of FTS5, if few documents have them all.
+    /// The tags in the syntax of FTS5, if few documents have all of them.
     pub(crate) narrow: Option<String>,
 }
 
@@ -54,7 +55,7 @@ impl<'a> Filter<'a> {
         Ok(filter)
     }
 
-    /// Checks whether it is known without a look at the document that the document doesn't pass.
+    /// Checks whether a document is already known not to pass, without a lookup.
     pub(crate) fn excludes(&self, id: i64) -> bool {
         self.few.as_ref().is_some_and(|few| !few.contains(&id))
     }

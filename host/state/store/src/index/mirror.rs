@@ -1,20 +1,20 @@
-//! Notes which vectors of an index a database elsewhere already has.
+//! Records which vectors of an index an external database already has.
 //!
-//! The index keeps all vectors, and a list of the changes that the database doesn't have yet. The
-//! list is written together with the vectors. So the database can be wiped, be down or be another
-//! one, and nothing is lost.
+//! The index has all vectors, and a list of the changes that the database doesn't have yet. The
+//! list is written together with the vectors. So no data is lost if the database is wiped,
+//! unavailable or replaced by another one.
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::index::{DocumentIndex, text};
 use crate::{Stop, StoreError};
 
-/// Changes that are kept, in addition to two for each vector. A database that wasn't asked
-/// meanwhile gets all vectors again.
+/// The most recorded changes, in addition to two for each vector. A database that isn't used until
+/// then gets all vectors again.
 const MAX_UNSENT: u64 = 1_000_000;
 
-/// The tables. `mirrors` has a row for each length of vectors that a database has got, and the
-/// database's place. Without such a row, no changes are kept.
+/// The tables. `mirrors` has a row for each vector length that a database has, with the database's
+/// place. Without such a row, no changes are recorded.
 pub(crate) const TABLES: &str = "
     CREATE TABLE mirrors (numbers INTEGER PRIMARY KEY, place TEXT NOT NULL) STRICT;
     CREATE TABLE unsent (
@@ -25,9 +25,9 @@ pub(crate) const TABLES: &str = "
     CREATE TABLE secret (one INTEGER PRIMARY KEY CHECK (one = 1), text TEXT NOT NULL) STRICT;
     INSERT INTO secret VALUES (1, lower(hex(randomblob(16))))";
 
-/// The same tables, apart for each [group]: a database gets only the vectors of groups that were
-/// searched with it. The numbers of vectors are kept too, so that no search has to count them. A
-/// change without a group is a removed vector.
+/// The same tables with a separate row for each [group], because a database only gets the vectors
+/// of groups that were searched with it. The numbers of vectors are stored too, so that no search
+/// has to count them. A change without a group is a removed vector.
 pub(crate) const GROUPS: &str = "
     DROP TABLE mirrors;
     DROP TABLE unsent;
@@ -51,17 +51,17 @@ pub(crate) const GROUPS: &str = "
         )
     ) WHERE first > 0 AND second > 0 GROUP BY 1, 2";
 
-/// How far a database elsewhere has the vectors of one length and [group].
+/// The state of an external database for the vectors of one length and [group].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
-    /// A random text, which no other index has.
+    /// A random text that is unique for this index.
     pub secret: String,
     /// The vectors that the index has.
     pub vectors: u64,
-    /// Changes that the database doesn't have yet. Some may be of vectors of other groups that are
-    /// gone.
+    /// The number of changes that the database doesn't have yet. They may include removed vectors
+    /// of other groups.
     pub unsent: u64,
-    /// Whether it has got vectors at this place before.
+    /// Whether the database already got vectors at this place.
     pub is_begun: bool,
 }
 
@@ -71,23 +71,23 @@ pub struct UnsentVector {
     change: i64,
     /// The number of the document.
     pub id: i64,
-    /// Its vector. `None`: it has none of this length any more.
+    /// The document's vector. `None` if the document no longer has a vector of this length.
     pub vector: Option<Vec<i8>>,
 }
 
-/// Returns the first two parts of a key, each with its `/`. All documents with a prefix that has
-/// them are in the same group. Returns `None` if the key has no two parts.
+/// Returns the first two parts of a key, each with its `/`. Documents with this prefix form a
+/// group. Returns `None` if the key has fewer than two such parts.
 pub fn group(key: &str) -> Option<&str> {
     let (end, _) = key.match_indices('/').nth(1)?;
     Some(&key[..=end])
 }
 
 impl DocumentIndex {
-    /// Returns how far the database at `place` has the vectors with so many numbers of a [group].
+    /// Returns the state of the database at `place` for the vectors of a [group] with this length.
     ///
     /// # Errors
     ///
-    /// A file that can't be read, or the stop.
+    /// Returns an error if the file can't be read, or the operation is stopped.
     pub fn mirror(
         &self,
         numbers: usize,
@@ -119,12 +119,13 @@ impl DocumentIndex {
         })
     }
 
-    /// Notes that the database at `place` has none of the vectors with so many numbers of a
-    /// [group], and gets all of them.
+    /// Records that the database at `place` has no vectors of a [group] with this length, so that
+    /// it gets all of them.
     ///
     /// # Errors
     ///
-    /// A file that can't be written, or the stop. Nothing has changed then.
+    /// Returns an error if the file can't be written, or the operation is stopped. Nothing is then
+    /// changed.
     pub fn begin_mirror(
         &self,
         numbers: usize,
@@ -163,12 +164,12 @@ impl DocumentIndex {
         })
     }
 
-    /// Returns the first changes of vectors with so many numbers of a [group], at most `limit`.
-    /// Vectors of other groups that are gone are among them.
+    /// Returns the first changes of vectors of a [group] with this length, at most `limit`. The
+    /// changes include removed vectors of other groups.
     ///
     /// # Errors
     ///
-    /// A file that can't be read, or the stop.
+    /// Returns an error if the file can't be read, or the operation is stopped.
     pub fn unsent(
         &self,
         numbers: usize,
@@ -193,11 +194,13 @@ impl DocumentIndex {
         })
     }
 
-    /// Notes that the database has these changes. One that changed again meanwhile stays.
+    /// Records that the database has these changes. If a vector changed again meanwhile, its new
+    /// change isn't removed.
     ///
     /// # Errors
     ///
-    /// A file that can't be written, or the stop. Nothing has changed then.
+    /// Returns an error if the file can't be written, or the operation is stopped. Nothing is then
+    /// changed.
     pub fn sent(&self, changes: &[UnsentVector], stop: &Stop) -> Result<(), StoreError> {
         self.database.run(stop, |connection| {
             let transaction =
@@ -213,7 +216,7 @@ impl DocumentIndex {
     }
 }
 
-/// Notes that a document got a vector, or that it has none any more.
+/// Records that a document got a vector, or no longer has one.
 pub(crate) fn note(
     connection: &Connection,
     key: &str,
@@ -228,7 +231,7 @@ pub(crate) fn note(
              ON CONFLICT DO UPDATE SET vectors = vectors + ?3",
         )?
         .execute(params![numbers, group, if is_gone { -1 } else { 1 }])?;
-    // Without a database that has the group, no changes are kept.
+    // Changes are only recorded if a database has the group.
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO unsent (id, numbers, part) SELECT ?1, ?2, ?4
@@ -238,7 +241,7 @@ pub(crate) fn note(
     Ok(())
 }
 
-/// Forgets what a database has if there are too many changes that it doesn't have.
+/// Removes the state of the databases if they lack too many changes.
 pub(crate) fn bound(connection: &Connection, vectors: u64) -> Result<(), StoreError> {
     let most = MAX_UNSENT.saturating_add(vectors.saturating_mul(2));
     let forgotten = connection

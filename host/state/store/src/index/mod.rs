@@ -1,10 +1,10 @@
 //! The index of a plugin: writes, lists and searches documents within a quota.
 //!
-//! A plugin has one file, an SQLite database in Toolhold's own data folder, as its store is one.
-//! Words are searched with FTS5, and vectors are compared one by one. A database elsewhere may have
-//! the vectors too, and say which ones are near. All statements are constants of this crate; data
-//! of a guest is only ever bound as a parameter, and its query is made of letters and digits alone.
-//! Several processes may use an index at once.
+//! Each plugin has one file, an SQLite database in Toolhold's own data folder. Words are searched
+//! with FTS5, and vectors are compared one by one. An external database may have the vectors too,
+//! and select near ones. All SQL statements are constants of this crate. A guest's data is only
+//! bound as a parameter, and its query consists only of letters and digits. Several processes may
+//! use an index at the same time.
 
 mod best;
 mod filter;
@@ -35,11 +35,11 @@ pub const MAX_TAG: usize = 256;
 pub const MAX_VECTOR: usize = 4096;
 /// Most bytes of data.
 pub const MAX_DATA: usize = 64 * 1024;
-/// Most documents or keys of one operation.
+/// The most documents or keys of one operation.
 pub const MAX_DOCUMENTS: usize = 1000;
-/// Most bytes of the documents of one write.
+/// The most bytes of the documents of one write.
 pub const MAX_WRITE: usize = 8 << 20;
-/// Most bytes of the documents that are read at once. One document always fits.
+/// The most bytes of the documents of one read. A single document always fits.
 pub const MAX_PAGE: usize = 4 << 20;
 /// Most documents that are deleted by a prefix at once.
 pub const MAX_DELETED: usize = 10_000;
@@ -48,14 +48,14 @@ pub const MAX_WORDS: usize = 4096;
 /// Most hits.
 pub const MAX_HITS: usize = 1000;
 
-/// Documents that are ranked by words, at most, and of which a filter keeps a list. What more
-/// documents have is common.
+/// The most documents that are ranked by words, and the most documents in the list of a filter. A
+/// word or tag of more documents is common.
 const COMMON: usize = 20_000;
 
 /// Limits of a plugin's documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexQuota {
-    /// Bytes of all documents together, with their keys, tags, vectors and data.
+    /// The total bytes of all documents, with their keys, tags, vectors and data.
     pub bytes: u64,
     /// Number of documents.
     pub documents: u64,
@@ -64,20 +64,20 @@ pub struct IndexQuota {
 /// A document. Its limits are constants of this crate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
-    /// Its key.
+    /// The document's key.
     pub key: String,
     /// The text that is searched for words.
     pub text: String,
     /// Words that a query can ask for exactly. No tag has a NUL.
     pub tags: Vec<String>,
-    /// A vector. It is compared with those that have as many numbers.
+    /// The vector, which is compared with vectors of the same length.
     pub vector: Option<Vec<i8>>,
-    /// Data that is kept with the document and not searched.
+    /// Data that is stored with the document and not searched.
     pub data: Vec<u8>,
 }
 
 impl Document {
-    /// Bytes that count for the quota.
+    /// Returns the number of bytes that the quota counts.
     fn bytes(&self) -> usize {
         let tags: usize = self.tags.iter().map(|tag| tag.len() + 1).sum();
         let vector = self.vector.as_ref().map_or(0, Vec::len);
@@ -88,11 +88,11 @@ impl Document {
 /// A document in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentEntry {
-    /// Its key.
+    /// The document's key.
     pub key: String,
-    /// Its tags.
+    /// The document's tags.
     pub tags: Vec<String>,
-    /// Data that is kept with the document.
+    /// Data that is stored with the document.
     pub data: Vec<u8>,
 }
 
@@ -101,7 +101,7 @@ pub struct DocumentEntry {
 pub struct DocumentPage {
     /// The documents, sorted by the bytes of their keys.
     pub entries: Vec<DocumentEntry>,
-    /// Where the next page begins. `None`: this is the last one.
+    /// The start of the next page. `None` if this is the last page.
     pub cursor: Option<String>,
 }
 
@@ -109,16 +109,16 @@ pub struct DocumentPage {
 /// latest documents.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IndexQuery<'a> {
-    /// Words, without syntax: all that is no letter and no digit separates them.
+    /// The words, without syntax. All characters except letters and digits are separators.
     pub words: &'a str,
-    /// A hit has all of these tags.
+    /// The required tags. A hit has all of them.
     pub tags: &'a [String],
     /// The beginning of the key of a hit.
     pub prefix: &'a str,
-    /// A vector to which those of documents are near.
+    /// A vector. Hits have vectors near this vector.
     pub vector: Option<&'a [i8]>,
-    /// The numbers of documents whose vectors are compared. Any number may stand here. `None`: all
-    /// vectors are compared.
+    /// The numbers of the documents whose vectors are compared. Unknown numbers are allowed. `None`
+    /// if all vectors are compared.
     pub near: Option<&'a [i64]>,
     /// Hits, at most [`MAX_HITS`].
     pub limit: usize,
@@ -127,17 +127,17 @@ pub struct IndexQuery<'a> {
 /// A document that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexHit {
-    /// Its key.
+    /// The document's key.
     pub key: String,
-    /// Higher is better. Only hits of one query can be compared.
+    /// The score. Higher is better. Only hits of the same query can be compared.
     pub score: f64,
-    /// Whether it was found by its words.
+    /// Whether the document was found by its words.
     pub by_words: bool,
-    /// Whether it was found by its vector.
+    /// Whether the document was found by its vector.
     pub by_vector: bool,
 }
 
-/// The tables of an index. `words` has no content of its own: its rows are those of `documents`.
+/// The tables of an index. `words` has no content of its own, since its rows refer to `documents`.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS documents (
         id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, size INTEGER NOT NULL,
@@ -157,8 +157,7 @@ const TABLES: &str = "
     PRAGMA application_id = 0x62657249;
     PRAGMA user_version = 1;";
 
-/// The index of one plugin. Its file is opened, or created, by the first operation. All operations
-/// block.
+/// The index of one plugin. The first operation opens or creates its file. All operations block.
 #[derive(Debug)]
 pub struct DocumentIndex {
     database: Database,
@@ -167,9 +166,9 @@ pub struct DocumentIndex {
 }
 
 impl DocumentIndex {
-    /// Returns the index `name` in a folder of Toolhold's own. `name`: a plugin's name,
-    /// `[a-z0-9-]`. `is_derived`: its documents can be made again, so a write doesn't wait for the
-    /// disk.
+    /// Returns the index `name` in one of Toolhold's own folders. `name`: a plugin's name,
+    /// `[a-z0-9-]`. `is_derived`: whether the documents can be created again, so that a write
+    /// doesn't wait for the disk.
     pub fn named(
         folder: impl Into<PathBuf>,
         name: impl Into<String>,
@@ -182,7 +181,8 @@ impl DocumentIndex {
             upgrades: &[mirror::TABLES, mirror::GROUPS],
             // The longest value is the parts of a text.
             longest: 3 * MAX_TEXT,
-            // The words of a text take about as much as the text, and twice that while they merge.
+            // The words of a text need about as much space as the text, and twice as much during a
+            // merge.
             bytes: quota
                 .bytes
                 .saturating_mul(4)
@@ -197,13 +197,13 @@ impl DocumentIndex {
         self.database.path()
     }
 
-    /// Writes documents, all of them or none. A document replaces the one with the same key. Once
-    /// this returns, they are on disk, unless the index is derived.
+    /// Writes all of the documents or none. A document replaces the document with the same key.
+    /// When this function returns, the documents are on disk, unless the index is derived.
     ///
     /// # Errors
     ///
-    /// Invalid documents, the quota, a file that can't be written, or the stop. Nothing has changed
-    /// then.
+    /// Returns an error if the documents aren't valid, the quota is reached, the file can't be
+    /// written, or the operation is stopped. Nothing is then changed.
     pub fn put(&self, documents: &[Document], stop: &Stop) -> Result<(), StoreError> {
         self.write(documents, stop, || {})
     }
@@ -227,11 +227,11 @@ impl DocumentIndex {
         })
     }
 
-    /// Deletes documents, all of them or none. They need not exist.
+    /// Deletes all of the documents or none. A missing document is no error.
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put).
+    /// Returns the errors of [`put`](Self::put).
     pub fn delete(&self, keys: &[String], stop: &Stop) -> Result<(), StoreError> {
         check_count(keys.len(), "keys")?;
         keys.iter().try_for_each(|key| check_key(key))?;
@@ -248,7 +248,7 @@ impl DocumentIndex {
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put).
+    /// Returns the errors of [`put`](Self::put).
     pub fn delete_prefix(&self, prefix: &str, stop: &Stop) -> Result<usize, StoreError> {
         check_prefix(prefix)?;
         self.change(stop, |connection, totals| {
@@ -272,12 +272,12 @@ impl DocumentIndex {
         })
     }
 
-    /// Returns the documents with these keys, in their order.
+    /// Returns the documents with these keys, in the order of the keys.
     ///
     /// # Errors
     ///
-    /// Invalid keys, documents of more than [`MAX_PAGE`] bytes together, a file that can't be read,
-    /// or the stop.
+    /// Returns an error if the keys aren't valid, the documents have more than [`MAX_PAGE`] bytes
+    /// together, the file can't be read, or the operation is stopped.
     pub fn get(&self, keys: &[String], stop: &Stop) -> Result<Vec<Option<Document>>, StoreError> {
         check_count(keys.len(), "keys")?;
         keys.iter().try_for_each(|key| check_key(key))?;
@@ -303,13 +303,14 @@ impl DocumentIndex {
         })
     }
 
-    /// Returns the documents whose keys begin with `prefix`, without texts and vectors: at most
-    /// `limit` of them, and at most [`MAX_DOCUMENTS`] and [`MAX_PAGE`]. `cursor`: where to go on,
-    /// from the page before.
+    /// Returns the documents whose keys begin with `prefix`, without texts and vectors. A page has
+    /// at most `limit` documents, and at most [`MAX_DOCUMENTS`] and [`MAX_PAGE`]. `cursor`: the
+    /// start of this page, from the previous page.
     ///
     /// # Errors
     ///
-    /// A prefix or cursor that is too long, a file that can't be read, or the stop.
+    /// Returns an error if the prefix or cursor is too long, the file can't be read, or the
+    /// operation is stopped.
     pub fn list(
         &self,
         prefix: &str,
@@ -322,7 +323,8 @@ impl DocumentIndex {
         check_prefix(after)?;
         let limit = limit.clamp(1, MAX_DOCUMENTS);
         self.database.run(stop, |connection| {
-            // One bound leads into the index. With two, each page would read all keys before it.
+            // SQLite uses the index for a single lower bound. With two bounds, each page would read
+            // all keys before it.
             let mut statement = connection.prepare_cached(
                 "SELECT key, tags, data FROM documents
                  WHERE key >= max(?1, ?2) AND +key > ?2 ORDER BY key",
@@ -348,16 +350,17 @@ impl DocumentIndex {
         })
     }
 
-    /// Returns the best documents for a query, the best first. Among equals, later written ones
-    /// come first. Of words that very many documents have, only the rarest count.
+    /// Returns the best documents for a query, in descending order. Among equal documents, later
+    /// ones come first. If very many documents contain the words, only the rarest words are used.
     ///
     /// # Errors
     ///
-    /// An invalid query, a file that can't be read, or the stop.
+    /// Returns an error if the query isn't valid, the file can't be read, or the operation is
+    /// stopped.
     pub fn search(&self, query: &IndexQuery<'_>, stop: &Stop) -> Result<Vec<IndexHit>, StoreError> {
         search::check(query)?;
         self.database.run(stop, |connection| {
-            // All of its statements see one state.
+            // In a transaction, all statements see the same state.
             let transaction = connection.transaction()?;
             search::search(&transaction, query)
         })
@@ -419,7 +422,7 @@ impl Totals {
         Ok(())
     }
 
-    /// Checks whether documents fit, even if they replace none.
+    /// Checks whether documents fit into the quota, even if they replace no others.
     fn has_room_for(&self, documents: &[Document], quota: IndexQuota) -> bool {
         let size: usize = documents.iter().map(Document::bytes).sum();
         let bytes = u64::try_from(size).unwrap_or(u64::MAX);
@@ -461,7 +464,7 @@ fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(String::from_utf8_lossy(row.get_ref(column)?.as_blob()?).into_owned())
 }
 
-/// Reads the tags of a document. They are stored one after the other, each with a NUL behind it.
+/// Reads the tags of a document. In the column, each tag is followed by a NUL.
 fn tags(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<String>> {
     let kept = text(row, column)?;
     Ok(kept.split_terminator('\0').map(str::to_owned).collect())

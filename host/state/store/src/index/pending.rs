@@ -8,32 +8,34 @@ use crate::{Stop, StoreError};
 
 use crate::index::{Document, DocumentIndex};
 
-/// Bytes of documents whose words take longer than the start of a thread.
+/// The size of documents, in bytes, from which indexing their words takes longer than starting a
+/// thread.
 const LARGE: usize = 64 << 10;
 
-/// A write that goes on. It has the lock of the index, so all later operations come after it.
+/// A write in progress. It has the lock of the index, so all later operations wait for it.
 #[derive(Debug)]
 pub struct PendingWrite(JoinHandle<Result<(), StoreError>>);
 
 impl PendingWrite {
-    /// Waits until it ends.
+    /// Waits for the end of the write.
     ///
     /// # Errors
     ///
-    /// Nothing was written: the disk failed, or the stop was due.
+    /// Returns an error if the disk failed or the operation was stopped. Nothing was then written.
     pub fn wait(self) -> Result<(), StoreError> {
         self.0.join().unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
 impl DocumentIndex {
-    /// Writes documents as [`put`](Self::put) does. Another thread writes many documents of a
-    /// derived index, and this returns as soon as only the disk or the stop can fail. The caller
-    /// has to wait for a returned write before the next one, since that may build on it.
+    /// Writes documents like [`put`](Self::put). Many documents of a derived index are written by
+    /// another thread. This function then returns when only the disk or a stop can make the write
+    /// fail. The caller must wait for a returned write before the next write, since that may depend
+    /// on it.
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put).
+    /// Returns the errors of [`put`](Self::put).
     pub fn begin_put(
         self: &Arc<Self>,
         documents: Vec<Document>,
@@ -57,7 +59,7 @@ impl DocumentIndex {
             reason: format!("this machine starts no thread: {error}"),
         })?;
         let write = PendingWrite(thread);
-        // The thread sends nothing if the write may not fit, or has failed.
+        // The thread sends nothing if the write may exceed the quota or has failed.
         match receiver.recv() {
             Ok(()) => Ok(Some(write)),
             Err(_) => write.wait().map(|()| None),

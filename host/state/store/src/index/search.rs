@@ -13,13 +13,15 @@ use crate::index::{
     check_tags, check_vector, text, words, write,
 };
 
-/// Documents that the words of a query may have together if its tags leave few to rank.
+/// The most documents with the query's words for which all words are used, if the query's tags
+/// leave few documents to rank.
 const COMMON_IN_FEW: usize = 100_000;
 
 /// Documents of each ranking that are merged, at least.
 const MERGED: usize = 100;
 
-/// Reciprocal rank fusion: a document gets `1 / (RANK + its place)` from each ranking.
+/// The constant of reciprocal rank fusion: a document gets `1 / (RANK + position)` from each
+/// ranking.
 const RANK: f64 = 60.0;
 
 /// Checks whether a query is valid.
@@ -78,8 +80,8 @@ impl Found {
     }
 }
 
-/// Merges both rankings into one. A single ranking keeps its scores; two are merged by the places
-/// of the documents, since their scores can't be compared.
+/// Merges both rankings into one. A single ranking keeps its scores. Two rankings are merged by the
+/// positions of the documents, since the scores can't be compared.
 fn merge_rankings(by_words: &[Scored], by_vector: &[Scored]) -> Vec<Found> {
     let both = !by_words.is_empty() && !by_vector.is_empty();
     let mut found: HashMap<i64, Found> = HashMap::new();
@@ -120,7 +122,7 @@ fn rank_by_words(
     if let Some(narrow) = &filter.narrow {
         expression = format!("{narrow} AND {expression}");
     }
-    // A part of an identifier counts less than a word. Tags don't count.
+    // A part of an identifier has less weight than a word. Tags have no weight.
     let mut statement = connection.prepare_cached(
         "SELECT rowid, bm25(words, 1.0, 0.5, 0.0) FROM words WHERE words MATCH ?1
          ORDER BY rowid DESC",
@@ -128,7 +130,7 @@ fn rank_by_words(
     let mut rows = statement.query([expression])?;
     let mut best = Best::new(depth);
     let mut ranked = 0;
-    // A common word has too many documents to rank, so only the latest ones are ranked.
+    // Too many documents have a common word, so only the latest of them are ranked.
     while ranked < COMMON
         && let Some(row) = rows.next()?
     {
@@ -146,8 +148,8 @@ fn rank_by_words(
     Ok(best.into_sorted())
 }
 
-/// Returns the words to search for: all of them, or only the rarest if very many documents have
-/// them. So the `the` and `is` of a question don't slow the search down.
+/// Returns the words to search for. If very many documents have them, returns only the rarest
+/// words. So `the` and `is` in a question don't slow the search down.
 fn select_rarest(
     connection: &Connection,
     terms: Vec<String>,
@@ -203,10 +205,10 @@ fn rank_by_vector(
         norm: write::norm(vector),
         best: Best::new(depth),
     };
-    // A set, so that a document that is named several times is compared once.
+    // In a set, a document that is named several times is compared once.
     let selected: Option<BTreeSet<i64>> = match (near, &filter.few) {
         (Some(near), _) => Some(near.iter().copied().collect()),
-        // To look few of them up is faster than to read all.
+        // Looking up a few vectors is faster than reading all.
         (None, Some(few)) if few.len() as u64 * 8 < totals.vectors => {
             Some(few.iter().copied().collect())
         }
@@ -238,18 +240,18 @@ fn rank_by_vector(
     Ok(ranking.best.into_sorted())
 }
 
-/// Keeps the best of the documents whose vectors were compared.
+/// A ranking of documents by their vectors, which only contains the best documents.
 struct VectorRanking<'a> {
     connection: &'a Connection,
     filter: &'a Filter<'a>,
-    /// The query's vector, and its length.
+    /// The query's vector, and the norm of the vector.
     vector: &'a [i8],
     norm: f64,
     best: Best,
 }
 
 impl VectorRanking<'_> {
-    /// Compares the vector of a document, and keeps the document if it is among the best.
+    /// Compares the vector of a document, and adds the document if it is among the best.
     fn add(&mut self, id: i64, numbers: &[u8], norm: f64) -> Result<(), StoreError> {
         if numbers.len() != self.vector.len() {
             return Ok(());
@@ -277,7 +279,7 @@ fn find_latest(
 ) -> Result<Vec<IndexHit>, StoreError> {
     let mut hits = Vec::new();
     if let Some(few) = &filter.few {
-        // To look each of them up is faster than to read all.
+        // Looking up these vectors is faster than reading all.
         let mut ids: Vec<i64> = few.iter().copied().collect();
         ids.sort_unstable_by_key(|id| Reverse(*id));
         for id in ids {

@@ -1,11 +1,12 @@
-//! Splits texts and queries into the words of the full-text index, also parts such as those of
-//! `parseUrl`.
+//! Splits texts and queries into the words of the full-text index, including the parts of
+//! identifiers such as `parseUrl`.
 
-/// Words of a query that count.
+/// The most words of a query that are used.
 const MAX_TERMS: usize = 32;
 
-/// Returns the words of a query in the syntax of FTS5, each as a string that has letters, digits
-/// and `_` alone: no word is ever syntax. An identifier is one of them, and so are its parts.
+/// Returns the words of a query in the syntax of FTS5. Each word is a string with only letters,
+/// digits and `_`, so that no word is interpreted as syntax. An identifier and its parts are all
+/// words.
 pub(crate) fn terms(words: &str) -> Vec<String> {
     let mut terms = Vec::new();
     let names = words.split(|c: char| !c.is_alphanumeric() && c != '_');
@@ -28,8 +29,8 @@ fn add_term(terms: &mut Vec<String>, word: &str) {
     }
 }
 
-/// Returns the parts of the words of a text that it doesn't have as words: of `parseUrl`, `parse
-/// Url`.
+/// Returns the parts of a text's words that aren't words of the text themselves. For `parseUrl`,
+/// these are `parse Url`.
 pub(crate) fn parts(text: &str) -> String {
     let mut parts = String::new();
     for word in text.split(|c: char| !c.is_alphanumeric()) {
@@ -41,8 +42,8 @@ pub(crate) fn parts(text: &str) -> String {
     parts
 }
 
-/// Returns the parts of a word: its humps, and each two letters that follow each other in a script
-/// that writes no spaces between words. The list is empty if the word has only one part.
+/// Returns the parts of a word. These are the parts in camel case, and each pair of letters in a
+/// script without spaces between words. The list is empty if the word has only one part.
 fn pieces(word: &str) -> Vec<&str> {
     // Most words have only one part.
     if word.bytes().skip(1).all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
@@ -62,7 +63,7 @@ fn pieces(word: &str) -> Vec<&str> {
     pieces
 }
 
-/// Checks whether a letter is one of Chinese, Japanese or Korean.
+/// Checks whether a letter is Chinese, Japanese or Korean.
 fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
@@ -97,7 +98,7 @@ fn humps(word: &str) -> Vec<&str> {
     humps
 }
 
-/// Returns a tag as one word. Its last digit keeps the stemmer off.
+/// Returns a tag as one word. The word ends with a digit, so that the stemmer doesn't change it.
 pub(crate) fn tag_token(tag: &str) -> String {
     let mut token = String::with_capacity(2 * tag.len() + 2);
     token.push('t');

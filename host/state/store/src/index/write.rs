@@ -22,7 +22,7 @@ pub(crate) fn check(documents: &[Document]) -> Result<(), StoreError> {
     check_size(bytes, MAX_WRITE, "a write")
 }
 
-/// Writes a document in the place of the one with its key.
+/// Writes a document. Replaces the document with the same key.
 pub(crate) fn put(
     connection: &Connection,
     document: &Document,
@@ -93,6 +93,6 @@ pub(crate) fn delete(
 /// Returns the length of a vector.
 pub(crate) fn norm(vector: &[i8]) -> f64 {
     let squares: u64 = vector.iter().map(|number| u64::from(number.unsigned_abs()).pow(2)).sum();
-    // At most 4,096 times 2^14: it has an exact form.
+    // The value is at most 4,096 times 2^14, which `f64` represents exactly.
     (squares as f64).sqrt()
 }

@@ -1,4 +1,4 @@
-//! `toolhold:host/embeddings` for guests: has the operator's model make vectors, within limits of
+//! `toolhold:host/embeddings` for guests: makes vectors with the operator's model, within limits of
 //! texts and time.
 
 use std::fmt;
@@ -16,19 +16,19 @@ use crate::guest::capability::{CallCapability, CallFacts};
 use crate::guest::convert::host_error;
 use crate::guest::{CallState, HasState};
 
-/// Texts of one call.
+/// Most texts of one call.
 const MAX_TEXTS_OF_CALL: usize = 2048;
 
 /// Texts at once.
 const MAX_TEXTS: usize = 64;
 
-/// Bytes of a text. A longer text has more than one meaning, and models cut it.
+/// Most bytes of a text. Models cut longer texts, and a long text has several meanings.
 const MAX_TEXT: usize = 8192;
 
-/// Numbers of a vector: as many as an index keeps.
+/// Most numbers of a vector. An index has the same limit.
 const MAX_NUMBERS: usize = toolhold_store::index::MAX_VECTOR;
 
-/// The time of the model for one request of a guest: so much, and more for each text.
+/// The base time limit for one request to the model. Each text adds to this limit.
 const TIME: Duration = Duration::from_secs(10);
 const TIME_OF_TEXT: Duration = Duration::from_secs(1);
 const MAX_TIME: Duration = Duration::from_secs(30);
@@ -51,28 +51,28 @@ enum VectorsError {
 
 /// A model that makes vectors of texts.
 pub trait EmbeddingModel: fmt::Debug + Send + Sync + 'static {
-    /// Its name in the configuration, for people.
+    /// Returns the model's name in the configuration, for people.
     fn name(&self) -> String;
 
-    /// Distinguishes the model's vectors from those of other models, without asking the model.
+    /// Returns an identifier that differs from those of other models. Doesn't contact the model.
     fn id(&self) -> String;
 
     /// Makes the vector of each text, in the same order. The model gets the texts unchanged. The
-    /// caller bounds the time, and drops the future when the time is over.
+    /// caller limits the time, and drops the future when the time is over.
     fn embed(&self, texts: Vec<String>) -> BoxFuture<'_, Result<Vec<Vec<f32>>, String>>;
 }
 
 /// How a plugin gets vectors of texts.
 #[derive(Clone, Debug)]
 pub struct EmbeddingsGrant {
-    /// The model. `None`: the operator chose none, or this program can ask none.
+    /// The model. `None` if the operator chose no model, or this program has no access to models.
     pub model: Option<Arc<dyn EmbeddingModel>>,
 }
 
 /// How a call's plugin gets vectors.
 pub(crate) struct Embeddings {
     model: Option<Arc<dyn EmbeddingModel>>,
-    /// Texts that the call may still send.
+    /// The number of texts that the call may still send.
     left: usize,
     report: Arc<Report>,
 }
@@ -122,7 +122,7 @@ impl CallState {
             ));
         };
         access.left = left;
-        // Nobody can know whether an answer that was made of vectors is still true.
+        // The host can't check whether an answer from vectors is still true.
         access.report.mark_incomplete();
         let watch = Arc::clone(&self.call.watch);
         watch.may_block().await;

@@ -1,5 +1,5 @@
-//! Lets a guest use its store or index: refuses it without a grant, refuses writes of reading
-//! calls, and says why an operation failed.
+//! Gives a guest access to its store or index. Refuses access without a grant, refuses writes of
+//! read-only calls, and explains failed operations.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::guest::convert::host_error;
 
 /// A kind of what plugins keep.
 pub(crate) trait KeptData: Sized {
-    /// The name of its capability.
+    /// The name of the capability.
     const NAME: &'static str;
-    /// The keys of the configuration that bound it.
+    /// The configuration keys that limit this kind of data.
     const KEYS: &'static str;
 
     /// Returns the data of a call's plugin, or `None` if the call has no grant for this kind.
@@ -25,7 +25,7 @@ pub(crate) trait KeptData: Sized {
 /// The data of one kind that a call's plugin keeps between its calls.
 pub(crate) struct KeptAccess<D> {
     data: Arc<D>,
-    /// Whether the call may not write. Read-only directories say nothing about it.
+    /// Whether the call may not write. This flag is independent of read-only directories.
     read_only: bool,
     report: Arc<Report>,
 }
@@ -37,7 +37,7 @@ impl<D> KeptAccess<D> {
 }
 
 impl CallState {
-    /// Runs an operation on what the plugin keeps, on a thread that may block.
+    /// Runs an operation on the plugin's stored data, on a thread that may block.
     pub(crate) async fn in_kept<D: KeptData, T>(
         &mut self,
         writes: bool,
@@ -60,7 +60,7 @@ impl CallState {
             self.files.denials().remember(denial);
             return Err(host_error("denied", message));
         }
-        // Nobody can know whether an answer that was made of kept data is still true.
+        // The host can't check whether an answer from stored data is still true.
         access.report.mark_incomplete();
         let data = Arc::clone(&access.data);
         let watch = &self.call.watch;
@@ -79,7 +79,7 @@ impl CallState {
                 host_error("limit", format!("{reached} ({} in [{table}])", D::KEYS))
             }
             StoreError::Unavailable { .. } => {
-                // The reason names a path of the user's, which a plugin may not know.
+                // The reason contains a path of the user. The plugin may not know this path.
                 tracing::warn!(plugin = &*self.call.plugin, "{error}");
                 let message = format!("the {name} can't be used; see the host's log");
                 host_error("unavailable", message)

@@ -1,10 +1,10 @@
-//! The capabilities of plugins, each in a file or folder of its own: what the operator grants, what
-//! a call has of that, and the host functions that use it.
+//! The capabilities of plugins. Each capability has a file or folder with its grant, its state in a
+//! call, and its host functions.
 //!
-//! Each capability is one line in the list below. The list makes the grants of a plugin, the state
-//! of a call and the linked functions. What is the same for all plugins, such as names and keys, is
-//! in [`Capability`]. Files aren't in the list: `search` and `process` use their grant too, and the
-//! functions of WASI are always linked.
+//! Each capability is one line in the list below. The list generates the grants of a plugin, the
+//! state of a call and the linked functions. The common properties, such as names and keys, are in
+//! [`Capability`]. Files aren't in the list: `search` and `process` use the grant for files too,
+//! and the functions of WASI are always linked.
 
 pub mod embeddings;
 mod grants;
@@ -42,29 +42,29 @@ use schedule::{ScheduleGrant, Tasks};
 use service::{PluginServices, Services};
 use store::StoreAccess;
 
-/// A call's share of a capability. The default is an empty share: before a call, after it, and
-/// without a grant.
+/// A call's share of a capability. The default is an empty share, which an instance has before and
+/// after a call, and without a grant.
 pub(crate) trait CallCapability: Default {
     /// The operator's grant.
     type Grant;
 
-    /// Makes a call's share of its plugin's grant.
+    /// Makes a call's share from the grant of its plugin.
     fn begin(grant: &Self::Grant, facts: &CallFacts<'_>) -> Self;
 
-    /// Links the functions that use the capability. They are linked without a grant too, and refuse
-    /// every use.
+    /// Links the functions of the capability. The functions are also linked without a grant, and
+    /// then refuse every use.
     fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()>;
 }
 
-/// The facts of a call that begins, for its capabilities.
+/// The data about a new call for its capabilities.
 pub(crate) struct CallFacts<'a> {
     pub(crate) call: &'a Call,
-    /// The grants of its plugin.
+    /// The grants of the call's plugin.
     pub(crate) grants: &'a PluginGrants,
-    /// The pure components that its plugin brings along, and the engine that runs them.
+    /// The plugin's pure components, and the engine that runs them.
     pub(crate) parts: &'a Arc<Parts>,
     pub(crate) runtime: &'a Arc<Runtime>,
-    /// Whether the tool says that it only reads, or the call may do no more.
+    /// Whether the call only reads, because the tool promises this or the call is restricted to it.
     pub(crate) only_reads: bool,
 }
 
@@ -77,15 +77,15 @@ impl CallFacts<'_> {
 
 macro_rules! capabilities {
     ($($(#[$doc:meta])* $capability:ident $name:ident: $grant:ty => $state:ty;)*) => {
-        /// The capabilities that a plugin is granted. `None` means that a capability isn't granted.
+        /// The granted capabilities of a plugin. `None` means that a capability isn't granted.
         #[derive(Clone, Debug, Default)]
         pub struct CapabilityGrants {
             $($(#[$doc])* pub $name: Option<$grant>,)*
         }
 
         impl CapabilityGrants {
-            /// Checks whether a capability is granted. Directories and sessions aren't part of
-            /// these grants, and no import depends on them.
+            /// Checks whether a capability is granted. Directories and sessions aren't in these
+            /// grants, since no import depends on them.
             pub(crate) fn has(&self, capability: Capability) -> bool {
                 match capability {
                     $(Capability::$capability => self.$name.is_some(),)*
@@ -133,21 +133,21 @@ macro_rules! capabilities {
 }
 
 capabilities! {
-    /// The hosts that its requests may reach.
+    /// The hosts that the plugin's requests may reach.
     Http http: Arc<Egress> => Http;
-    /// The programs that it may start.
+    /// The programs that the plugin may start.
     Process process: Arc<PluginProcesses> => Option<Processes>;
-    /// The programs that may outlive a call.
+    /// The plugin's programs that may outlive a call.
     Service service: Arc<PluginServices> => Option<Services>;
-    /// The keys and values that it keeps.
+    /// The plugin's stored keys and values.
     Store store: Arc<Store> => Option<StoreAccess>;
-    /// The documents that it keeps and searches in.
+    /// The plugin's stored and searchable documents.
     Index index: IndexGrant => Option<Index>;
-    /// The model that makes vectors of its texts.
+    /// The model that makes vectors of the plugin's texts.
     Embeddings embeddings: EmbeddingsGrant => Option<Embeddings>;
-    /// The processor time that its parts may use in one call.
+    /// The processor time of the plugin's parts in one call.
     Parts parts: Duration => Option<PartsAccess>;
-    /// Whether it may make tasks.
+    /// Whether the plugin may create scheduled tasks.
     Schedule schedule: ScheduleGrant => Option<Tasks>;
 }
 
@@ -160,16 +160,16 @@ pub mod providers {
     pub use super::embeddings::EmbeddingModel;
     pub use super::index::{VectorDatabase, VectorPoint, VectorSet};
 
-    /// The models and databases of the program. A grant without them does nothing.
+    /// The models and databases of the program. Some grants do nothing without them.
     #[derive(Clone, Debug, Default)]
     pub struct CapabilityProviders {
-        /// The models that make vectors of texts, by their tables of `[providers]`: where
-        /// `embeddings` of a tool or a plugin names one. `toolhold-models` makes those of the
-        /// configuration.
+        /// The models that make vectors of texts, by the names of their tables in `[providers]`.
+        /// `embeddings` of a tool or a plugin names one of them. `toolhold-models` makes these
+        /// models from the configuration.
         pub embedding_models: BTreeMap<String, Arc<dyn EmbeddingModel>>,
-        /// The database that says which vectors are near, for `search_code`, where
-        /// `vector_backend` of `[index]` names one. `toolhold-models` makes that of the
-        /// configuration. `None`: the index compares all vectors itself.
+        /// The database that finds near vectors for `search_code`. `vector_backend` of `[index]`
+        /// names it, and `toolhold-models` makes it from the configuration. `None` if the index
+        /// compares all vectors itself.
         pub vector_database: Option<Arc<dyn VectorDatabase>>,
     }
 }
@@ -199,7 +199,8 @@ pub(crate) mod bindings {
             }
         ",
         world: "toolhold:runtime/capabilities",
-        // These don't wait: a plugin that starts programs runs on a thread that may block.
+        // The functions aren't async: a plugin that starts programs runs on a thread that may
+        // block.
         imports: {
             "toolhold:host/process": trappable,
             "toolhold:host/secrets": trappable,

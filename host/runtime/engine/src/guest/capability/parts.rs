@@ -17,9 +17,9 @@ use crate::guest::{CallState, HasState};
 pub(crate) struct PartsAccess {
     runtime: Arc<Runtime>,
     parts: Arc<Parts>,
-    /// Processor time that the call's parts may still use.
+    /// The processor time that remains for the call's parts.
     left: Duration,
-    /// Bytes of all answers of one function call.
+    /// The number of bytes that remain for all answers of one function call.
     output: usize,
 }
 
@@ -79,7 +79,8 @@ impl wit::Host for &mut CallState {
     }
 }
 
-/// Converts an error of a part for the guest. `table`: the table that grants, for the remedy.
+/// Converts an error of a part for the guest. `table`: the configuration table of the grant, for
+/// the remedy.
 fn convert_error(error: PartError, table: &str) -> Error {
     let PartError { kind, message } = error;
     match kind {

@@ -11,7 +11,7 @@ use crate::guest::capability::{CallCapability, CallFacts};
 use crate::guest::convert::host_error;
 use crate::guest::{CallState, HasState};
 
-/// The right to make tasks. Their number and kind is decided where they are kept.
+/// The right to create scheduled tasks. The task store limits their number and kind.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleGrant;
 

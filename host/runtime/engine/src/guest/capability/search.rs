@@ -11,19 +11,20 @@ use crate::guest::capability::bindings::toolhold::host::search as wit;
 use crate::guest::convert::host_error;
 use crate::guest::{CallState, HasState};
 
-/// Most threads of one search. More threads gain little on one disk, and one call would take the
-/// whole machine. The number of processors is read once, since that takes twenty system calls.
+/// Most threads of one search. More threads gain little on one disk, and one call would occupy the
+/// whole machine. The number of processors is read once, since reading it takes twenty system
+/// calls.
 static THREADS: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from).min(4));
 
-/// Links the functions. The directories of `files` are their grant.
+/// Links the functions for searches. The grant for `files` includes them.
 pub(super) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     wit::add_to_linker::<CallState, HasState>(linker, |state| state)
 }
 
 impl CallState {
-    /// Runs a search in the granted directories. `cpu`: the processor time of its result, for the
-    /// budget of the call.
+    /// Runs a search in the granted directories. `cpu`: reads the processor time from the result,
+    /// for the budget of the call.
     fn search<T>(
         &mut self,
         cpu: impl FnOnce(&T) -> std::time::Duration,
@@ -32,8 +33,8 @@ impl CallState {
         let Some(view) = self.files.view() else {
             return Err(host_error("denied", "no directory is granted to this plugin"));
         };
-        // The CPU budget includes the search threads. It is charged after the search, so the
-        // deadline is the limit until then.
+        // The CPU budget includes the search threads. Their time is charged after the search, so
+        // only the deadline limits a running search.
         let watch = &self.call.watch;
         let deadline = watch.deadline().min(Instant::now() + watch.cpu_left());
         let control = Control { deadline, cancel: watch.cancel.clone(), threads: *THREADS };

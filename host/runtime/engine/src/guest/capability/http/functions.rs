@@ -9,7 +9,7 @@ use wasmtime_wasi_http::{WasiHttp, WasiHttpCtxView};
 use crate::guest::capability::bindings::toolhold::host::secrets;
 use crate::guest::{CallState, HasState};
 
-/// Links `wasi:http` for requests, and the secrets that are added to them.
+/// Links `wasi:http` for requests, and the functions for the secrets in requests.
 pub(super) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     secrets::add_to_linker::<CallState, HasState>(linker, |state| state)?;
     outgoing_handler::add_to_linker::<CallState, WasiHttp>(linker, view)?;
@@ -29,8 +29,9 @@ impl secrets::Host for &mut CallState {
     }
 }
 
-/// Links the function that tells guests why a body ended early. The crate's own function expects
-/// another error type than its body streams return, so it never finds a reason.
+/// Links the function that reports to guests why a body ended early. The function of
+/// `wasmtime_wasi_http` expects another error type than the host's body streams return, so it never
+/// finds a reason.
 fn link_error_codes(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     linker.instance("wasi:http/types@0.2.12")?.func_wrap(

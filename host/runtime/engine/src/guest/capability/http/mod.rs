@@ -1,5 +1,5 @@
-//! The requests of a guest's call, which all go through the host's egress, and what is added to its
-//! failure.
+//! The HTTP requests of a guest's call. All requests go through the host's egress. The host adds
+//! the reason of a failed request to the failure of the call.
 
 mod functions;
 
@@ -17,7 +17,8 @@ use crate::guest::capability::{CallCapability, CallFacts};
 /// Most bytes of a set of headers in memory. This is several times their size on the wire.
 const FIELDS: usize = 512 * 1024;
 
-/// The requests of a call, and the context of `wasi:http`, which is linked without a grant too.
+/// The requests of a call, and the context of `wasi:http`. The context is linked even without a
+/// grant.
 #[derive(Debug)]
 pub(crate) struct Http {
     context: WasiHttpCtx,
@@ -26,7 +27,7 @@ pub(crate) struct Http {
 
 #[derive(Debug, Default)]
 struct Hooks {
-    /// `None` if no requests are granted, or there is no call.
+    /// The granted requests. `None` if no requests are granted, or the instance has no call.
     requests: Option<Arc<Requests>>,
 }
 
@@ -114,8 +115,8 @@ impl WasiHttpHooks for Hooks {
     }
 }
 
-/// Converts an error for a guest. The guest's error doesn't name the rule of a refusal, which the
-/// host remembers.
+/// Converts an error for a guest. The guest's error doesn't name the rule that refused a request.
+/// The host remembers that rule.
 fn error_for_guest(error: Error) -> wasmtime_wasi_http::Error {
     use wasmtime_wasi_http::Error as GuestError;
     match error {
@@ -140,10 +141,10 @@ fn error_for_guest(error: Error) -> wasmtime_wasi_http::Error {
         Error::Incomplete => GuestError::HttpResponseIncomplete,
         Error::Coding(coding) => GuestError::HttpResponseContentCoding(Some(coding)),
         Error::Protocol(_) => GuestError::HttpProtocolError,
-        // The interface has no error for these, so the guest gets the text.
+        // `wasi:http` has no matching error codes, so the guest gets the text.
         Error::Requests(_) | Error::Proxy(_) => GuestError::InternalError(Some(error.to_string())),
-        // The operator has to fix these, not the guest. The answer, the log and the audit have the
-        // details.
+        // Only the operator can fix these errors. The details are in the answer, the log and the
+        // audit log.
         Error::Secret(..) | Error::Setup(_) => GuestError::ConfigurationError,
     }
 }

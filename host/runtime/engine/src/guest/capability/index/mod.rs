@@ -26,10 +26,11 @@ pub use vector_database::{VectorDatabase, VectorPoint, VectorSet};
 pub struct IndexGrant {
     /// The documents.
     pub documents: Arc<DocumentIndex>,
-    /// Whether they are derived from what the plugin may read, so that calls that only read may
-    /// write them. Only a built-in plugin has that.
+    /// Whether the documents are derived from files that the plugin may read. Read-only calls may
+    /// write such documents. Only built-in plugins have them.
     pub is_derived: bool,
-    /// The database elsewhere that says which vectors are near. `None`: the index compares them.
+    /// The external database that finds near vectors. `None` if the index compares the vectors
+    /// itself.
     pub vectors: Option<Arc<dyn VectorDatabase>>,
 }
 
@@ -38,7 +39,7 @@ pub(crate) struct Index {
     kept: KeptAccess<DocumentIndex>,
     /// A write to the index that hasn't ended yet.
     write: Option<PendingWrite>,
-    /// The database that says which vectors are near. `None`: the index compares them.
+    /// The database that finds near vectors. `None` if the index compares the vectors itself.
     vectors: Option<Vectors>,
 }
 

@@ -1,22 +1,23 @@
-//! The interface of a database of vectors beside an index.
+//! The interface of an external vector database of an index.
 
 use std::fmt;
 
 use toolhold_contract::BoxFuture;
 
-/// A database of vectors, next to an index that has them too. The database finds near vectors, and
-/// gets numbers alone: no texts, no names.
+/// An external database of vectors. The index has the same vectors. The database finds near
+/// vectors. It gets only numbers, no texts and no names.
 ///
-/// The caller bounds the time, and drops a future when it is over. The database may or may not have
-/// written the vectors then; writing them again changes nothing.
+/// The caller limits the time of each request, and drops the future when the time is over. The
+/// database may already have written the vectors. Writing them again changes nothing.
 pub trait VectorDatabase: fmt::Debug + Send + Sync + 'static {
-    /// Its name, for people.
+    /// Returns the database's name, for people.
     fn name(&self) -> String;
 
-    /// Distinguishes the place from others, without asking it.
+    /// Returns an identifier that differs from those of other databases. Doesn't contact the
+    /// database.
     fn place(&self) -> String;
 
-    /// Returns the number of points of a set. Makes the place for them, if it is missing.
+    /// Returns the number of points of a set. Creates the set if it is missing.
     fn count<'a>(&'a self, set: &'a VectorSet) -> BoxFuture<'a, Result<u64, String>>;
 
     /// Removes all points of a set.
@@ -29,12 +30,12 @@ pub trait VectorDatabase: fmt::Debug + Send + Sync + 'static {
         points: Vec<VectorPoint>,
     ) -> BoxFuture<'a, Result<(), String>>;
 
-    /// Removes points. They need not exist.
+    /// Removes points. A point that doesn't exist is no error.
     fn remove<'a>(&'a self, set: &'a VectorSet, ids: Vec<i64>)
     -> BoxFuture<'a, Result<(), String>>;
 
     /// Returns the numbers of the points of a set that are nearest to a vector, at most `limit`.
-    /// The answer is untrusted: a point with such a number may not exist.
+    /// The answer is untrusted: it may contain numbers of points that don't exist.
     fn nearest<'a>(
         &'a self,
         set: &'a VectorSet,
@@ -43,23 +44,23 @@ pub trait VectorDatabase: fmt::Debug + Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Vec<i64>, String>>;
 }
 
-/// The vectors of one index with the same number of numbers, in the same group.
+/// The vectors of one index that have the same length and the same group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VectorSet {
-    /// A random text of the index. It isn't sent. Hashes of groups are made with it, so that nobody
-    /// can guess a group by its hash.
+    /// A random text of the index. The host never sends this text. The host hashes it together with
+    /// the names of groups, so that nobody can guess a group by its hash.
     pub secret: String,
-    /// The part of the index that its searches are narrowed to, such as a project. It isn't sent
-    /// either.
+    /// The group: the part of the index that a search is limited to, such as a project. The host
+    /// never sends the group.
     pub group: String,
     /// The numbers of each vector.
     pub numbers: usize,
 }
 
-/// A vector as a database gets it.
+/// A vector in the form that a database gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VectorPoint {
-    /// Its number in the index.
+    /// The vector's number in the index.
     pub id: i64,
     /// The vector.
     pub vector: Vec<i8>,

@@ -1,9 +1,9 @@
-//! Asks the database that the operator named which vectors are near, and sends it the vectors that
-//! it doesn't have.
+//! Asks the operator's vector database which vectors are near, and sends the database the vectors
+//! that it doesn't have.
 //!
-//! The index has all vectors too. The database only says which vectors to compare: the index
-//! compares them itself, and decides on prefix and tags. So a wrong answer can leave out documents
-//! that are near, but can't add a document.
+//! The index has all vectors too. The database only selects vectors. The index then compares them
+//! itself, and applies prefix and tags. So a wrong answer can omit near documents, but can't add a
+//! document.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,13 +18,14 @@ use crate::guest::bindings::toolhold::host::types::Error;
 use crate::guest::capability::bindings::toolhold::host::index as wit;
 use crate::guest::capability::index::vector_database::{VectorDatabase, VectorPoint, VectorSet};
 
-/// The time of the database for one search, with what it still has to get. The call needs the rest.
+/// The time limit of the database for one search, including the transfer of missing vectors. The
+/// call needs the rest of its time.
 const TIME: Duration = Duration::from_secs(5);
 
 /// Changes that are sent together.
 const BATCH: usize = 256;
 
-/// Fewest vectors that the database is asked for: some of them may have other tags.
+/// The minimum number of requested vectors. Some of the vectors may have other tags.
 const NEAR: usize = 200;
 
 /// Bytes of the reason of a failure.
@@ -47,7 +48,8 @@ enum NearestError {
 /// The database of a call's index.
 pub(super) struct Vectors {
     database: Arc<dyn VectorDatabase>,
-    /// Whether the database has failed in this call. To fail again would take as long.
+    /// Whether the database has failed in this call. The call then doesn't ask it again, since
+    /// another failure would take as long.
     has_failed: bool,
     report: Arc<Report>,
 }
@@ -60,7 +62,7 @@ impl Vectors {
 
 impl CallState {
     /// Finds the documents whose vectors may be near the vector of a query. Returns `None` if the
-    /// index has to compare all vectors. If the database fails, a notice says so.
+    /// index must compare all vectors. A failure of the database becomes a notice.
     pub(crate) async fn near_by_database(&mut self, query: &wit::Query) -> Option<Vec<i64>> {
         let vectors = self.capabilities.index.as_ref()?.vectors.as_ref()?;
         if vectors.has_failed {
@@ -69,7 +71,7 @@ impl CallState {
         let vector = query.vector.as_deref()?;
         // Without a group, the vectors of all groups would have to be sent.
         let group = index::group(&query.prefix)?.to_owned();
-        // The index refuses such a vector.
+        // The index refuses a vector of this length.
         if !(1..=MAX_VECTOR).contains(&vector.len()) {
             return None;
         }
@@ -103,7 +105,7 @@ impl CallState {
         None
     }
 
-    /// Sends the database the vectors that it doesn't have yet, and asks it for the nearest ones.
+    /// Sends the missing vectors to the database, and asks the database for the nearest vectors.
     async fn find_nearest(
         &mut self,
         database: &dyn VectorDatabase,
@@ -136,8 +138,8 @@ impl CallState {
         }
     }
 
-    /// Clears the set in the database if the database has fewer or more vectors than it got, since
-    /// it was wiped or changed. Returns the set.
+    /// Clears the set in the database if the number of its vectors is wrong, because the database
+    /// was wiped or changed. Returns the set.
     async fn bring_up_to_date(
         &mut self,
         database: &dyn VectorDatabase,

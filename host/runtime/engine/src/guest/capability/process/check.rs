@@ -16,7 +16,7 @@ use crate::guest::capability::process::Processes;
 const MAX_WORDS: usize = 4096;
 const MAX_COMMAND: usize = 128 * 1024;
 
-/// Most variables that a guest may add, and most bytes of one.
+/// Most variables that a guest may add, and most bytes of one variable.
 const MAX_VARIABLES: usize = 64;
 const MAX_VARIABLE: usize = 32 * 1024;
 
@@ -49,7 +49,7 @@ impl Refusal {
     }
 
     /// Returns the reason why an earlier command's directory can't be used. The reason doesn't
-    /// advise to grant the directory, since a program may have named it.
+    /// advise to grant the directory, since an untrusted program may have named it.
     fn without_advice(self) -> String {
         match self {
             Self::Denied(denial) => format!("{} is refused: {}", denial.action, denial.rule),
@@ -60,9 +60,10 @@ impl Refusal {
 }
 
 impl Processes {
-    /// Checks a guest's command and its options. Nothing is started before all checks. Returns also
-    /// the command line that is still to be judged, if no grant names the program. `may_judge`:
-    /// whether a program that isn't granted may be judged.
+    /// Checks a guest's command and its options before anything is started.
+    ///
+    /// Also returns the command line if no grant names the program, because a gate must still judge
+    /// this line. `may_judge`: whether a program without a grant may be judged.
     pub(super) fn check_command(
         &self,
         command: wit::Command,
@@ -122,8 +123,8 @@ impl Processes {
         line + &toolhold_policy::command_line(words)
     }
 
-    /// Returns the directory in which the last command of a shell session ended. If it can't be
-    /// used any more, the session forgets it, and the command runs in the default directory.
+    /// Returns the directory in which the last command of a shell session ended. If the directory
+    /// is no longer usable, the session forgets it, and the command runs in the default directory.
     fn session_directory(&self, shell: &dyn ShellSession) -> Result<PathBuf, Refusal> {
         let Some(path) = shell.directory() else { return self.check_directory(None) };
         match self.check_last_directory(path) {
@@ -148,8 +149,8 @@ impl Processes {
         self.commands.network || self.policy.network
     }
 
-    /// Checks a program. Returns whether its command line is to be judged, since no grant names the
-    /// program.
+    /// Checks a program. Returns `true` if no grant names the program, so that its command line
+    /// must be judged.
     fn check_program(&self, words: &[String], may_judge: bool) -> Result<bool, Refusal> {
         let size: usize = words.iter().map(|word| word.len() + 1).sum();
         if words.len() > MAX_WORDS || size > MAX_COMMAND {
@@ -181,7 +182,7 @@ impl Processes {
         Ok(false)
     }
 
-    /// Checks the command of a shell. Returns the words of the program that runs it.
+    /// Checks the command of a shell. Returns the words of the program that runs the command.
     fn check_shell(&self, text: String) -> Result<Vec<String>, Refusal> {
         if !self.policy.shell {
             let remedy = format!(
@@ -216,7 +217,7 @@ impl Processes {
     }
 
     /// Checks whether the plugin may read a process's working directory, and returns its real path.
-    /// `requested`: `None` means the default directory.
+    /// `requested`: the directory, or `None` for the default directory.
     fn check_directory(&self, requested: Option<&str>) -> Result<PathBuf, Refusal> {
         let Some(directory) = requested.map(Path::new).or(self.directory.as_deref()) else {
             return Err(Refusal::denied(
@@ -305,7 +306,7 @@ fn check_variable(name: &str, value: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Sets a variable, which moves to the end.
+/// Sets a variable, and moves it to the end.
 fn set_variable(environment: &mut Vec<(String, String)>, name: &str, value: &str) {
     environment.retain(|(other, _)| other != name);
     environment.push((name.to_owned(), value.to_owned()));

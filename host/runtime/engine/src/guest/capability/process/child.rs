@@ -1,4 +1,5 @@
-//! A process that a guest started, as a resource of its instance; shows its output while it runs.
+//! A process that a guest started, as a resource of its instance. The host shows the output of the
+//! process while it runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +18,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Makes the resource of a process. `live`: shows its output while it runs. `running`: counts
-    /// the processes of the call.
+    /// Makes the resource of a process. `live`: shows the output while the process runs. `running`:
+    /// counts the processes of the call.
     pub(super) fn new(
         child: process::Child,
         live: Option<Box<dyn OutputRecorder>>,
@@ -28,8 +29,8 @@ impl Child {
     }
 }
 
-/// The recorder that shows the output of a process while the process runs. `None`: there is no
-/// recorder, or the output has ended.
+/// The recorder that shows the output of a running process. `None` if there is no recorder, or the
+/// output has ended.
 pub(super) struct LiveOutput(Option<Box<dyn OutputRecorder>>);
 
 impl LiveOutput {

@@ -1,4 +1,4 @@
-//! `process`: the programs that a plugin may start, and those of a call.
+//! `process`: the programs that a plugin may start, and the programs of one call.
 
 mod check;
 pub(crate) mod child;
@@ -21,18 +21,18 @@ pub(crate) use functions::{CheckedCommand, ending_name, not_started, time_after}
 
 /// The processes that a plugin may start.
 pub struct PluginProcesses {
-    /// The programs that it may start, with their arguments.
+    /// The programs that the plugin may start, with their arguments.
     pub programs: Programs,
-    /// Whether it may start other programs too, if they are allowed as commands of `bash`.
+    /// Whether the plugin may also start other programs, if they are allowed as commands of `bash`.
     pub judged: bool,
-    /// Whether a shell may run the commands of its calls.
+    /// Whether the commands of calls may run in a shell.
     pub shell: bool,
-    /// Whether its processes always have the network. If not, a call's processes have it if the
-    /// decision on the call allows it.
+    /// Whether the plugin's processes always have the network. If not, the decision on a call says
+    /// whether the call's processes have it.
     pub network: bool,
-    /// The sandbox of its processes.
+    /// The sandbox of the plugin's processes.
     pub places: Places,
-    /// The environment variables of its processes.
+    /// The environment variables of the plugin's processes.
     pub environment: Vec<(String, String)>,
     /// The table of the configuration that grants, for remedies.
     pub table: Arc<OwnTable>,
@@ -42,8 +42,8 @@ pub struct PluginProcesses {
 
 /// Applies the configuration to single commands.
 pub trait CommandAdvisor: Send + Sync {
-    /// Returns the denial of a command line, which applies even if the command is granted. Returns
-    /// `None` if the command isn't denied.
+    /// Returns the denial of a command line, or `None` if the command isn't denied. A denial also
+    /// applies to a granted command.
     fn blocked(&self, line: &str) -> Option<Denial>;
 
     /// Returns advice after a failed command, the most likely first.
@@ -55,13 +55,13 @@ pub trait CommandAdvisor: Send + Sync {
 pub struct FailedCommand<'a> {
     /// The exit code. `None` if the host ended the command.
     pub code: Option<i32>,
-    /// The end of its standard output.
+    /// The end of the standard output.
     pub stdout: &'a str,
-    /// The end of its standard error.
+    /// The end of the standard error.
     pub stderr: &'a str,
-    /// Whether it had the network.
+    /// Whether the command had the network.
     pub network: bool,
-    /// The rules of the call about the paths that it reached.
+    /// The call's rules about the paths that the command accessed.
     pub path_rules: Option<&'a dyn PathRules>,
 }
 
@@ -79,13 +79,13 @@ pub(crate) struct Processes {
     pub(crate) policy: Arc<PluginProcesses>,
     /// The default working directory of a process.
     pub(super) directory: Option<PathBuf>,
-    /// The commands that the call may run, and where their results go.
+    /// Records the commands of the call and their results.
     pub(super) commands: CallCommands,
-    /// The rules of the call about the paths that it reaches.
+    /// The call's rules about the paths that its processes access.
     pub(super) path_rules: Option<Arc<dyn PathRules>>,
     /// Whether the tool claims to be read-only.
     pub(super) read_only: bool,
-    /// Its reference count is one more than the number of running processes.
+    /// The counter of running processes: the reference count is one more than their number.
     pub(super) running: Arc<()>,
     pub(crate) report: Arc<Report>,
 }

@@ -3,13 +3,14 @@
 use toolhold_contract::{BoundedOutput, ServicePlace};
 use toolhold_system::process;
 
-/// Most bytes that one function returns of each output.
+/// Most bytes of each output that one function returns.
 pub(super) const MAX_OUTPUT: usize = 1 << 20;
 
-/// A connection of a guest. If it is dropped, its program ends, unless it was kept.
+/// A guest's connection to a service. Dropping the connection ends the program, unless the service
+/// was kept for later calls.
 #[expect(unreachable_pub, reason = "the bindings name it in a public place")]
 pub struct Connection {
-    /// Both are `None` once the service was kept.
+    /// The running program. Both fields are `None` after the service was handed to the keeper.
     pub(super) child: Option<process::Child>,
     pub(super) place: Option<Box<dyn ServicePlace>>,
     pub(super) is_new: bool,
@@ -17,7 +18,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Takes the standard error, so that only standard output is waited for.
+    /// Takes the standard error, so that later waits are only for standard output.
     pub(super) fn take_errors(&mut self) {
         if let Some(child) = &mut self.child {
             let bytes = child.output().stderr.take();
