@@ -25,6 +25,7 @@ pub struct Renamed {
     pub old: &'static str,
     /// The present name of the key.
     pub new: &'static str,
+    /// Its source.
     pub source: Source,
 }
 
