@@ -68,6 +68,19 @@ pub fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String {
     lines.join(&format!("\n{:indent$}", ""))
 }
 
+/// Returns the error of a failed call, without the parts that are for the model alone.
+pub fn error_for_person(text: &str) -> String {
+    let error = text.split_once("error: ").map_or(text, |(_, error)| error);
+    let mut lines = Vec::new();
+    for line in error.lines() {
+        if line.starts_with("suggestion: ") || line.starts_with("retryable: ") {
+            break;
+        }
+        lines.push(line);
+    }
+    lines.join("\n")
+}
+
 /// Formats a path on one line, without characters that could steer a terminal.
 pub fn path(path: &Path) -> String {
     neutral_line(&path.display().to_string())

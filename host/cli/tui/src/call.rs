@@ -5,6 +5,7 @@ use serde_json::Value;
 use toolhold_agent::QuestionAnswer;
 use toolhold_core::FilterSummary;
 use toolhold_core::text::{counted, cut, neutral, neutral_line};
+use toolhold_terminal::shown::error_for_person;
 
 use crate::layout::{Breaks, wrap};
 use crate::theme::{Role, Theme};
@@ -270,17 +271,4 @@ pub(crate) fn diff_role(line: &str) -> Role {
         Some(b'@') => Role::Faint,
         _ => Role::Plain,
     }
-}
-
-/// Returns the error of a failed call, without the parts that are for the model alone.
-fn error_for_person(text: &str) -> String {
-    let error = text.split_once("error: ").map_or(text, |(_, error)| error);
-    let mut lines = Vec::new();
-    for line in error.lines() {
-        if line.starts_with("suggestion: ") || line.starts_with("retryable: ") {
-            break;
-        }
-        lines.push(line);
-    }
-    lines.join("\n")
 }

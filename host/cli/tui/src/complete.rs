@@ -39,9 +39,7 @@ pub(crate) fn word_to_complete(before: &str) -> Option<&str> {
     if before.starts_with('/') && !before.contains(char::is_whitespace) {
         return Some(before);
     }
-    let start = before.rfind(char::is_whitespace).map_or(0, |index| index + 1);
-    // A space of several bytes has no boundary there, and no word is completed after it.
-    let word = before.get(start..)?;
+    let word = before.rsplit(char::is_whitespace).next()?;
     if word.starts_with('@') { Some(word) } else { None }
 }
 
@@ -85,5 +83,28 @@ impl Popup {
     pub(crate) fn choose_next(&mut self) {
         let count = self.offers.len().max(1);
         self.chosen = (self.chosen + 1) % count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_is_completed_after_every_kind_of_space() {
+        for (before, expected) in [
+            ("@src", Some("@src")),
+            ("see @src", Some("@src")),
+            ("see\n@", Some("@")),
+            ("see\u{a0}@src", Some("@src")),
+            ("see\u{3000}@src", Some("@src")),
+            ("see\u{3000}", None),
+            ("see@src", None),
+            ("/he", Some("/he")),
+            ("/help @src", Some("@src")),
+            ("", None),
+        ] {
+            assert_eq!(word_to_complete(before), expected, "{before:?}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use toolhold_agent::{RunEvent, RunEvents, Spent};
 use toolhold_core::CancellationToken;
 use toolhold_core::text::{counted, cut, neutral, neutral_line};
+use toolhold_terminal::shown::error_for_person;
 use toolhold_terminal::style::{BAD, FAINT, STRONG, WARNING};
 
 /// Characters of a call's arguments, on its line.
@@ -94,7 +95,7 @@ impl Printer {
             }
             RunEvent::Result { failed: true, tool, text, .. } => {
                 self.end_line()?;
-                let error = error_for_person(&text);
+                let error = indented_error(&text);
                 let tool = neutral_line(&tool);
                 writeln!(anstream::stderr().lock(), "  {BAD}{tool} failed{BAD:#}: {error}")
             }
@@ -166,17 +167,9 @@ impl RunEvents for Printer {
     }
 }
 
-/// Returns the error of a failed call, indented and without the parts that are for the model alone.
-fn error_for_person(text: &str) -> String {
-    let error = text.split_once("error: ").map_or(text, |(_, error)| error);
-    let mut lines = Vec::new();
-    for line in error.lines() {
-        if line.starts_with("suggestion: ") || line.starts_with("retryable: ") {
-            break;
-        }
-        lines.push(line);
-    }
-    let whole = lines.join("\n");
+/// Returns the error of a failed call, shortened and indented.
+fn indented_error(text: &str) -> String {
+    let whole = error_for_person(text);
     let shown = cut(&whole, MAX_FAILURE);
     let more = if shown.len() < whole.len() { " …" } else { "" };
     let indented = neutral(shown).trim_end().replace('\n', "\n    ");
