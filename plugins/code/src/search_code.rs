@@ -51,35 +51,30 @@ pub(crate) struct SearchCode;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// Words to look for, in names and in code. One of query, symbol and outline is needed.
+    /// Words in names and code. One of query, symbol and outline is needed.
     query: Option<String>,
-    /// The name of a function, type or other definition, in any style: `load_config`, `loadConfig`,
-    /// `Config::load`.
+    /// The name of a definition, in any style: `load_config`, `Config::load`.
     symbol: Option<String>,
-    /// A file whose outline is wanted: its definitions, with their lines.
+    /// A file whose definitions to list.
     outline: Option<String>,
-    /// A file, or a directory that is searched with everything below it. Default: the working
-    /// directory.
+    /// File or directory. Default: `.`.
     path: Option<String>,
-    /// Search only files that match this glob: `*.rs`, `src/**`.
+    /// Only files that match this glob: `src/**/*.rs`.
     file_pattern: Option<String>,
-    /// Find only definitions of this kind.
     kind: Option<WantedKind>,
-    /// Search only files in this language: rust, python, javascript, typescript, go, c, cpp, java,
-    /// csharp, ruby, php, bash.
+    /// Only files in it: rust, python, javascript, typescript, go, c, cpp, java, csharp, ruby, php,
+    /// bash.
     language: Option<String>,
-    /// Find where the symbol is used too. Default: false.
+    /// Find uses too.
     include_references: Option<bool>,
-    /// Whom to ask: `index`, or with it the `language_server` of the symbol's language. It knows
-    /// what macros and types define, and tells the type of the symbol, but takes seconds to start.
+    /// The language_server also knows what macros and types define; it takes seconds to start.
     /// Default: index.
     #[serde(default)]
     source: Source,
-    /// For a language server: a line of the file `path` where the symbol stands, from 1. Then the
-    /// answer is about this symbol, and not about all of its name.
+    /// For a language server: the line of the symbol in path.
     #[schemars(range(min = 1))]
     line: Option<u32>,
-    /// How many hits to show. Default: 10.
+    /// Default: 10.
     #[schemars(range(min = 1, max = 50))]
     max_results: Option<usize>,
 }
@@ -134,11 +129,10 @@ impl Tool for SearchCode {
     const NAME: &str = "search_code";
     const TITLE: Option<&str> = Some("Search in code");
     const DESCRIPTION: &str = "\
-        Finds code: where a symbol is defined and used, which places have the words of a query, and what a file defines. Knows the definitions of \
-        Rust, Python, JavaScript, TypeScript, Go, C, C++, Java, C#, Ruby, PHP and Bash; finds words in all other text files. Returns the surest \
-        hits first, each as path:line with its kind, what it stands in, why it was found, and the line. Every line is as it is now. Keeps an \
-        index of the project; after the first call, only changed files are read again. Skips files that .gitignore excludes, hidden and \
-        binary files. Use grep for regular expressions and exact text.";
+        Finds code: where a symbol is defined and used, which places have the words of a query, \
+        and what a file defines. Knows the definitions of 12 languages; finds words in all text \
+        files. Returns the surest hits first, as path:line. Skips hidden files and files that \
+        .gitignore excludes. Use grep for regular expressions and exact text.";
     const PROMISES: Promises = Promises { read_only: false, ..Promises::READ_ONLY };
     // A language server is a program, which the rules for commands decide on.
     const READS_WITH: &[(&str, &[&str])] = &[("source", &["index"])];

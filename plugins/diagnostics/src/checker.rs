@@ -11,7 +11,7 @@ use crate::parse::{Parser, cargo, eslint, go, mypy, ruff, tsc};
 /// Most entries of a folder that are looked at for files of a language.
 pub(crate) const MAX_ENTRIES: usize = 2_000;
 
-/// A program that checks a project.
+// A program that checks a project. A doc comment would be in the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]

@@ -28,19 +28,18 @@ pub(crate) struct Diagnostics;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The folder of the project, or one in it. Default: the working directory.
+    /// The project's folder. Default: `.`.
     path: Option<String>,
-    /// For Rust: `check` compiles, `clippy` also lints. Default: check.
+    /// For Rust: `clippy` also lints. Default: check.
     level: Option<Level>,
-    /// The checkers to run. Default: those that fit the nearest project, from the folder upwards.
+    /// Default: those that fit.
     checkers: Option<Vec<Checker>>,
-    /// Set it to true to see only what the last call in this folder didn't find. Default: false.
+    /// Only what the last call here didn't find: what an edit broke.
     only_new: Option<bool>,
-    /// The number of diagnostics that are shown. Default: 50.
+    /// Default: 50.
     #[schemars(range(min = 1, max = 1000))]
     max: Option<u32>,
-    /// Seconds after which the checkers are stopped. They run one after the other, and it is the
-    /// time of all of them. Default: 300, unless the operator changed it.
+    /// Seconds in all. Default: 300.
     #[schemars(range(min = 1, max = 86_400))]
     timeout: Option<u32>,
 }
@@ -81,11 +80,10 @@ impl Tool for Diagnostics {
     const NAME: &str = "diagnostics";
     const TITLE: Option<&str> = Some("Check a project");
     const DESCRIPTION: &str = "\
-        Runs the compilers and linters that fit a project (cargo check or clippy, tsc, eslint, ruff, mypy, go vet) and returns what they \
-        find as file:line:column: level: message, errors first, with the change that the compiler suggests: at most 50, without repetitions. \
-        Use it after edits, instead of reading the output of a build: with only_new = true, it shows what an edit broke. The checkers run in \
-        the sandbox of bash, without the network, and its rules hold for their commands. A checker that isn't installed is named and doesn't \
-        stop the others. Fails if none could check anything.";
+        Runs the compilers and linters that fit a project (cargo, tsc, eslint, ruff, mypy, go vet) \
+        and returns what they find as file:line:column: level: message, errors first, with \
+        suggested changes. Use it after edits, instead of reading the output of a build. Runs in \
+        the sandbox of bash, without the network.";
     const PROMISES: Promises = Promises { additive: true, closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     const TIMEOUT_ARGUMENT: Option<&str> = Some("timeout");

@@ -20,13 +20,10 @@ pub(crate) struct CopyPath;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The file or directory to copy.
     source: String,
-    /// The full path of the copy, with its name, not the directory to put it in. Missing parent
-    /// directories are created.
+    /// The full new path (dir/name).
     destination: String,
-    /// Replace an existing file or link with this name. Default: false. A directory is never
-    /// replaced.
+    /// Replace a file or link, never a directory.
     overwrite: Option<bool>,
 }
 
@@ -48,10 +45,8 @@ impl Tool for CopyPath {
     const NAME: &str = "copy_path";
     const TITLE: Option<&str> = Some("Copy");
     const DESCRIPTION: &str = "\
-        Copies a file, or a directory with everything in it. The copy appears under its name only when it is complete. Links in a \
-        directory are copied as links; links to targets that are not granted are left out and counted. Fails, with nothing copied, if \
-        something in the directory may not be read, if the destination is a directory (name the copy itself: dir/name), or if it already \
-        exists and overwrite is not set.";
+        Copies a file, or a directory with everything in it. Fails, with nothing copied, if the \
+        destination exists, unless overwrite is set.";
     const PROMISES: Promises = Promises { closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] =
         &[Subject::reads_path("/source"), Subject::changes_name("/destination")];

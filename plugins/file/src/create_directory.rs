@@ -13,7 +13,6 @@ pub(crate) struct CreateDirectory;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The directory. Missing parent directories are created too.
     path: String,
 }
 
@@ -28,8 +27,8 @@ impl Tool for CreateDirectory {
     const NAME: &str = "create_directory";
     const TITLE: Option<&str> = Some("Create directory");
     const DESCRIPTION: &str = "\
-        Creates a directory and its missing parent directories. An existing directory is left unchanged, and is not a failure. Fails if \
-        a file is in the way. Not needed before write, copy_path or move_path: they create the directories that they need.";
+        Creates a directory and its missing parent directories. An existing directory is not a \
+        failure. Not needed before write, copy_path or move_path.";
     const PROMISES: Promises =
         Promises { additive: true, idempotent: true, closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];

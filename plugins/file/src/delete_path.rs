@@ -24,9 +24,7 @@ pub(crate) struct DeletePath;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The file, link or directory. If it is a link, the link is deleted and not its target.
     path: String,
-    /// Delete a directory with everything in it. Default: false, only an empty one is deleted.
     recursive: Option<bool>,
 }
 
@@ -41,9 +39,8 @@ impl Tool for DeletePath {
     const NAME: &str = "delete_path";
     const TITLE: Option<&str> = Some("Delete");
     const DESCRIPTION: &str = "\
-        Deletes a file, a symbolic link (never its target), or a directory: an empty one, or with recursive=true one with everything in \
-        it. If something in a directory may not be deleted, nothing is deleted. Fails if the path is missing or is itself a granted \
-        directory.";
+        Deletes a file, a symbolic link (never its target) or an empty directory, or with \
+        recursive a directory with everything in it.";
     const PROMISES: Promises = Promises { closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::changes_name("/path")];
     type Arguments = Arguments;

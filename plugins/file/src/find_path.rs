@@ -19,20 +19,15 @@ pub(crate) struct FindPath;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// A glob. Without a slash it matches names at any depth: `*.rs`, `test_*.{py,pyi}`. With a
-    /// slash it matches paths that start at the directory: `src/**/*.rs`. An absolute glob needs no
-    /// path.
+    /// Without a slash: names at any depth, `test_*.{py,pyi}`. With a slash: paths from the
+    /// directory, `src/**/*.rs`.
     pattern: String,
-    /// The directory to look in. Default: the working directory.
+    /// The directory. Default: `.`.
     path: Option<String>,
-    /// Find hidden files and files in hidden folders too, such as `.github`. Default: false.
     hidden: Option<bool>,
-    /// How many paths to show. Default: 200.
+    /// Default: 200.
     #[schemars(range(min = 1, max = 10_000))]
     limit: Option<u32>,
-    /// Another name for limit.
-    #[schemars(range(min = 1, max = 10_000))]
-    max_results: Option<u32>,
 }
 
 /// The answer for programs.
@@ -48,18 +43,18 @@ impl Tool for FindPath {
     const NAME: &str = "find_path";
     const TITLE: Option<&str> = Some("Find files");
     const DESCRIPTION: &str = "\
-        Finds files by a glob over their paths, in a directory and everything below it. Skips hidden files (unless hidden is set) and files that \
-        .gitignore and .ignore exclude. Returns one path a line, sorted, and says when it stopped at the limit. Finding nothing is not a failure. Use \
-        grep to search in files, and list_directory to see all of one directory. Fails if the pattern is not a valid glob or the \
-        directory is missing.";
+        Finds files by a glob over their paths, in a directory and everything below it. Skips \
+        hidden files (unless hidden is set) and files that .gitignore excludes. Returns one path a \
+        line. Use grep to search in files.";
     const PROMISES: Promises = Promises { cacheable: true, ..Promises::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     const ALIASES: &[&str] = &["glob", "glob_search"];
+    const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("limit", &["max_results"])];
     const PATTERN_BASE: Option<(&str, &str)> = Some(("pattern", "path"));
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
-        let Arguments { pattern, path, hidden, limit, max_results } = arguments;
+        let Arguments { pattern, path, hidden, limit } = arguments;
         let hidden = hidden.unwrap_or(false);
         let (root, glob) = split_pattern(&pattern, path)?;
         let scope = Scope {
@@ -69,7 +64,7 @@ impl Tool for FindPath {
             files_only: true,
             max_depth: None,
         };
-        let found = search::find(&scope, limit.or(max_results).unwrap_or(DEFAULT_LIMIT).max(1))
+        let found = search::find(&scope, limit.unwrap_or(DEFAULT_LIMIT).max(1))
             .map_err(|error| nearby::suggest_names(error.into(), &root))?;
         let paths = PathShortener::new();
         let mut text: String =
@@ -189,12 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn limit_works_under_both_names() {
+    fn list_stops_at_the_limit() {
         let dir = tree();
-        for name in ["limit", "max_results"] {
-            let text = find(&dir, json!({ "pattern": "*", "path": dir.path(), name: 1 }));
-            assert!(text.contains("[Stopped at 1 paths; there are more."), "{text}");
-        }
+        let text = find(&dir, json!({ "pattern": "*", "path": dir.path(), "limit": 1 }));
+        assert!(text.contains("[Stopped at 1 paths; there are more."), "{text}");
     }
 
     #[test]

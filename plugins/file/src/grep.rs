@@ -19,34 +19,27 @@ pub(crate) struct Grep;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// A regular expression in the syntax of Rust's regex crate: no look-around, no
-    /// back-references. `\(` matches a parenthesis.
+    /// In the syntax of Rust's regex crate: no look-around, no back-references.
     pattern: String,
-    /// A file, or a directory that is searched with everything below it. Default: the working
-    /// directory.
+    /// File or directory. Default: `.`.
     path: Option<String>,
-    /// Whether `a` and `A` differ. Default: true.
+    /// Default: true.
     case_sensitive: Option<bool>,
-    /// Search only files that match this glob: `*.rs`, `src/**/*.{ts,tsx}`. With `!` before it,
-    /// only files that don't match.
+    /// Only files that match this glob: `src/**/*.{ts,tsx}`; with `!` before it, only others.
     include: Option<String>,
-    /// Search hidden files and folders too, such as `.github`. Default: false.
     hidden: Option<bool>,
-    /// Lines to show before each match.
     #[schemars(range(max = 100))]
     before: Option<u32>,
-    /// Lines to show after each match.
     #[schemars(range(max = 100))]
     after: Option<u32>,
-    /// Lines to show before and after each match, unless before or after is set.
+    /// Lines before and after each match.
     #[schemars(range(max = 100))]
     context: Option<u32>,
-    /// What to show: content, the matching lines; files, only the paths of files with a match;
-    /// count, how many lines match in each file. Default: content.
+    /// content: lines; files: paths; count: matching lines per file. Default: content.
     mode: Option<Mode>,
-    /// Let a match span lines, and `.` match a line end. Default: false.
+    /// Let a match span lines.
     multiline: Option<bool>,
-    /// How many matching lines to show; in the other modes, how many files. Default: 100.
+    /// Lines or files to show. Default: 100.
     #[schemars(range(min = 1, max = 10_000))]
     limit: Option<u32>,
 }
@@ -75,11 +68,9 @@ impl Tool for Grep {
     const NAME: &str = "grep";
     const TITLE: Option<&str> = Some("Search in files");
     const DESCRIPTION: &str = "\
-        Searches files for a regular expression, line by line, as fast as ripgrep. Skips files that .gitignore and .ignore exclude, hidden \
-        files (unless hidden is set) and binary files. Shows each match as path:line: text and lines of context as path-line- text, with -- between places that \
-        are apart; or, by mode, only the files or how often they match. Says when it stopped at the limit. Finding nothing is not a \
-        failure. Use find_path to find files by their names. Fails if the pattern is not a valid regular expression or the path is \
-        missing.";
+        Searches files for a regular expression, line by line. Skips binary files, hidden files \
+        (unless hidden is set) and files that .gitignore excludes. Shows matches as path:line: \
+        text. Use find_path to find files by their names.";
     const PROMISES: Promises = Promises { cacheable: true, ..Promises::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     const ALIASES: &[&str] = &["content_search"];

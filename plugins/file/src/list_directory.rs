@@ -18,7 +18,7 @@ pub(crate) struct ListDirectory;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The directory. Default: the working directory.
+    /// Default: `.`.
     path: Option<String>,
 }
 
@@ -26,9 +26,8 @@ impl Tool for ListDirectory {
     const NAME: &str = "list_directory";
     const TITLE: Option<&str> = Some("List directory");
     const DESCRIPTION: &str = "\
-        Lists the entries directly in a directory, hidden ones included: [dir], [file] with its size, [symlink]; directories first, each \
-        kind sorted by name, at most 1,000. Use find_path to look deeper or for names that match a pattern. Fails if the path is missing \
-        or is not a directory.";
+        Lists the entries directly in a directory, hidden ones included: [dir], [file] with its \
+        size, [symlink]. Use find_path to look deeper.";
     const PROMISES: Promises = Promises { cacheable: true, ..Promises::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     type Arguments = Arguments;

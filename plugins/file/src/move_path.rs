@@ -19,13 +19,10 @@ pub(crate) struct MovePath;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The file, link or directory to move. If it is a link, the link is moved and not its target.
     source: String,
-    /// The full new path, with the name, not the directory to put it in. Missing parent directories
-    /// are created.
+    /// The full new path (dir/name).
     destination: String,
-    /// Replace an existing file or link with this name. Default: false. A directory is never
-    /// replaced.
+    /// Replace a file or link, never a directory.
     overwrite: Option<bool>,
 }
 
@@ -42,9 +39,8 @@ impl Tool for MovePath {
     const NAME: &str = "move_path";
     const TITLE: Option<&str> = Some("Move");
     const DESCRIPTION: &str = "\
-        Moves or renames a file, a link or a directory. It gets its new name only when it is complete, also on another file system. \
-        Unlike mv it never moves into an existing directory: name the new path itself (dir/name). Fails, with nothing moved, if something \
-        in the directory may not be moved, if the destination is a directory, or if it already exists and overwrite is not set.";
+        Moves or renames a file, a link or a directory. Fails, with nothing moved, if the \
+        destination exists, unless overwrite is set.";
     const PROMISES: Promises = Promises { closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] =
         &[Subject::changes_name("/source"), Subject::changes_name("/destination")];

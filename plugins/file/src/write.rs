@@ -22,9 +22,7 @@ pub(crate) struct Write;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The file. Missing parent directories are created.
     path: String,
-    /// The whole new content of the file.
     content: String,
 }
 
@@ -43,9 +41,8 @@ impl Tool for Write {
     const NAME: &str = "write";
     const TITLE: Option<&str> = Some("Write file");
     const DESCRIPTION: &str = "\
-        Creates a file, or replaces its whole content. Missing parent directories are created. The change is atomic: if it fails, the \
-        file is unchanged. Says whether the file is new, and how many lines changed. To change a part of a file use edit. Fails if the \
-        path is a directory or may not be written.";
+        Creates a file, or replaces its whole content. Missing parent directories are created. Use \
+        edit to change a part of a file.";
     const PROMISES: Promises = Promises { idempotent: true, closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
     const ALIASES: &[&str] = &["file_write"];

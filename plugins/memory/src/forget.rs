@@ -13,17 +13,15 @@ pub(crate) struct Forget;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The key of the entry, as memory_search shows it.
     key: String,
-    /// Where to look: user, project or session. Default: the nearest that has the key.
     scope: Option<Scope>,
 }
 
 impl Tool for Forget {
     const NAME: &str = "memory_forget";
     const TITLE: Option<&str> = Some("Forget");
-    const DESCRIPTION: &str = "Deletes a remembered entry by its key, for instance because it is wrong or the user wants it gone. Returns \
-        `Forgot memory: KEY`. Fails if there is no such entry.";
+    const DESCRIPTION: &str = "\
+        Deletes a remembered entry, because it is wrong or the user wants it gone.";
     const PROMISES: Promises = Promises { idempotent: true, closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::new("/key", SubjectKind::Text, Access::Write)];
     const ALIASES: &[&str] = &["memory_delete"];

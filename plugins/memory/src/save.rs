@@ -17,17 +17,14 @@ pub(crate) struct Save;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// What to remember, in a sentence or two that make sense alone: 1 to 4096 characters.
+    /// A sentence or two that make sense alone.
     content: String,
-    /// A short name, such as deploy-command. An entry replaces the one with the same key. Default:
-    /// a name made of the content.
+    /// A short name: deploy-command.
     key: Option<String>,
-    /// core (lasting facts), daily (what was done) or conversation. Default: core.
+    /// core (lasting facts, the default), daily (what was done) or conversation.
     category: Option<String>,
-    /// Who finds it again: user (in all projects), project (in this working directory) or session.
-    /// Default: project.
+    /// Who finds it: user (all projects), project (this directory, the default) or session.
     scope: Option<Scope>,
-    /// Who says it: assistant or user. It is accepted and changes nothing.
     #[allow(dead_code, reason = "models that know another tool of this name send it")]
     role: Option<String>,
 }
@@ -35,9 +32,10 @@ pub(crate) struct Arguments {
 impl Tool for Save {
     const NAME: &str = "memory_save";
     const TITLE: Option<&str> = Some("Remember");
-    const DESCRIPTION: &str = "Remembers a fact for later sessions: a decision, a preference of the user, a command that works, a lesson. \
-        Don't save what the files say anyway, nor secrets: those are removed. The same content is saved once; the same key replaces the entry. \
-        Returns `Stored memory: KEY`. Fails if the memory is full. Find entries with memory_search.";
+    const DESCRIPTION: &str = "\
+        Remembers a fact for later sessions: a decision, a preference of the user, a command that \
+        works, a lesson. Don't save secrets, or what the files say anyway. The same key replaces \
+        the entry.";
     const PROMISES: Promises =
         Promises { additive: true, idempotent: true, closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::new("/content", SubjectKind::Text, Access::Write)];

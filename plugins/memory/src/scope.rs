@@ -4,15 +4,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_sdk::Caller;
 
-/// Who finds an entry again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(inline)]
 pub(crate) enum Scope {
-    /// The user, everywhere.
+    // No doc comments: so the schema stays a plain list of names.
     User,
-    /// The user, in this working directory.
     Project,
-    /// This session.
     Session,
 }
 

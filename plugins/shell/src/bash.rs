@@ -16,21 +16,17 @@ pub(crate) struct Bash;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The command line for bash. It starts in the working directory.
     command: String,
-    /// Seconds after which the command is stopped, with everything that it started. Default: 30,
-    /// unless the operator changed it; in the background as long as a job may run.
+    /// Seconds. Default: 30; in the background, as long as a job may run.
     #[schemars(range(min = 1, max = 86_400))]
     timeout: Option<u32>,
-    /// Set it to true if the command needs the network. A person may have to approve it. Commands
-    /// that are known to need the network ask without it.
+    /// Set it to true if the command needs the network. It may need approval.
     #[expect(dead_code, reason = "the host reads it, and decides")]
     network: Option<bool>,
-    /// Set it to true for a server, or a command that takes minutes: it goes on as a job of this
-    /// session, and the answer is the job's id. `job_output` reads its output, `job_stop` ends it.
-    /// Later commands without the network reach a server in it at 127.0.0.1.
+    /// For a server, or a command that takes minutes: it goes on as a job, and the answer is its id
+    /// for job_output and job_stop. Later commands reach a server in it at 127.0.0.1.
     background: Option<bool>,
-    /// What the command is for, in a few words. It changes nothing.
+    /// What it is for, in a few words.
     #[expect(dead_code, reason = "it is for people who read the call")]
     description: Option<String>,
 }
@@ -39,11 +35,11 @@ impl Tool for Bash {
     const NAME: &str = "bash";
     const TITLE: Option<&str> = Some("Run a command");
     const DESCRIPTION: &str = "\
-        Runs a command line with bash, in a sandbox: it sees the working directory and other paths that the operator granted, and has the \
-        network only if that is allowed. Each call is a shell of its own: no directory or variable outlives it, unless the operator wants \
-        that, no process that it leaves behind, and /tmp is private to it. With background = true, the command goes on as a job. There is no terminal, and standard input is empty. Returns the output, labelled stdout: and stderr: if there \
-        is both, and at most 1 MiB of each. An exit code other than 0 is a failure, with all of the output. Use read, grep, find_path and \
-        edit for files: they are faster, and need approval less often.";
+        Runs a command line with bash in a sandbox: it starts in the working directory, sees \
+        granted paths, and has the network only if that is allowed. Each call is a new shell: no \
+        directory, variable or process outlives it, and /tmp is private to it. No terminal, no \
+        input. An exit code other than 0 is a failure. Use read, grep, find_path and edit for \
+        files: they are faster, and need approval less often.";
     const PROMISES: Promises = Promises::NONE;
     const SUBJECTS: &[Subject] = &[Subject::new("/command", SubjectKind::Command, Access::Write)];
     const ALIASES: &[&str] = &["shell"];

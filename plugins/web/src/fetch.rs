@@ -30,25 +30,25 @@ pub(crate) struct Fetch;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The page: an absolute URL, with its scheme: https://example.com/page.
+    /// Absolute: https://example.com/page.
     url: String,
-    /// How many characters of the page to return. Default: 20000.
+    /// Characters. Default: 20000.
     #[schemars(range(min = 1, max = 200_000))]
     max_length: Option<usize>,
-    /// The first character to return, to continue where an earlier answer ended. Default: 0.
+    /// First character; the answer says where to continue.
     start_index: Option<usize>,
-    /// Return the source instead of the readable text. Default: false.
+    /// Return the source.
     raw: Option<bool>,
 }
 
 impl Tool for Fetch {
     const NAME: &str = "fetch";
     const TITLE: Option<&str> = Some("Fetch a page");
-    const DESCRIPTION: &str = "Reads a web page, and returns its main text as Markdown: headings, lists, links, tables and code are kept, menus \
-        and banners are not. Plain text, JSON, XML and CSV are returned unchanged, feeds as a list; of PDFs and other binary files it returns \
-        only type, size and name. Use it for a URL that the user, a file or another page gave you; don't guess URLs. A long page comes in parts: \
-        the answer says with which start_index to continue. Fails if the page doesn't exist (404), the server refuses (401, 403) or the host \
-        is not allowed. Use web_scrape for single values of a page, and http_request for web services.";
+    const DESCRIPTION: &str = "\
+        Reads a web page, and returns its main text as Markdown. Text, JSON and CSV are \
+        returned unchanged; of binary files only type, size and name. Use it for a URL that the \
+        user, a file or another page gave you; don't guess URLs. Use web_scrape for single values \
+        of a page, and http_request for web services.";
     const PROMISES: Promises = Promises { closed_world: false, ..Promises::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Read)];
     const ALIASES: &[&str] = &["web_fetch"];

@@ -49,17 +49,16 @@ impl Method {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The URL of the request: absolute, with its scheme and query.
+    /// Absolute, with its query.
     url: String,
-    /// The method. GET and HEAD only read, the others act.
+    /// GET and HEAD only read, the others act.
     #[serde(default)]
     method: Method,
-    /// Headers of the request, each by its name. Don't put credentials here: the operator's
-    /// configuration adds those that a service needs.
+    /// By name, without credentials.
     headers: Option<BTreeMap<String, String>>,
-    /// The body, as text. Give a content-type header with it.
+    /// As text. Give a content-type header with it.
     body: Option<String>,
-    /// The body, as a JSON object, instead of `body`.
+    /// The body as JSON, instead of body.
     json: Option<Map<String, Value>>,
 }
 
@@ -82,10 +81,10 @@ pub(crate) struct Envelope {
 impl Tool for HttpRequest {
     const NAME: &str = "http_request";
     const TITLE: Option<&str> = Some("HTTP request");
-    const DESCRIPTION: &str = "Sends one request to a web service, and returns status, headers and body. Use it for APIs: for GET with parameters \
-        in the URL, and for POST, PUT, PATCH and DELETE, which act on the service. A status other than 200 is not a failure here: check it. Fails if \
-        there is no answer (no such host, no connection, timeout) or the host is not allowed. At most 3 redirects are followed. Credentials are \
-        added by the operator's configuration, never by you. Use fetch to read a page.";
+    const DESCRIPTION: &str = "\
+        Sends one request to a web service, and returns status, headers and body. Use it for APIs. \
+        A status other than 200 is not a failure here: check it. Credentials are added by the \
+        operator's configuration, never by you. Use fetch to read a page.";
     const PROMISES: Promises = Promises::NONE;
     const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Write)];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("url", &["uri"]), ("body", &["data"])];

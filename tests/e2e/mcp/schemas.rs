@@ -124,8 +124,8 @@ fn gemini_takes_every_schema_of_arguments() {
     });
 }
 
-/// The further rules of strict mode (all properties required, optional ones nullable) are applied
-/// by its clients.
+/// The further rules of strict mode (no other properties, all properties required, optional ones
+/// nullable) are applied by its clients.
 #[test]
 fn openai_takes_every_schema_of_arguments_in_strict_mode() {
     const KEYWORDS: [&str; 15] = [
@@ -158,7 +158,7 @@ fn openai_takes_every_schema_of_arguments_in_strict_mode() {
         assert!(place.matches('.').count() <= 10, "{place}: nested too deep");
         let keywords = schema.keys().map(String::as_str).filter(|key| !KEYWORDS.contains(key));
         let open = schema.get("type").is_some_and(|kind| kind == "object")
-            && schema.get("additionalProperties") != Some(&json!(false));
+            && schema.get("additionalProperties").is_some_and(|others| *others != json!(false));
         let open = open.then_some("additionalProperties").into_iter();
         not_strict
             .extend(keywords.chain(open).map(|keyword| (place.to_owned(), keyword.to_owned())));
@@ -168,6 +168,19 @@ fn openai_takes_every_schema_of_arguments_in_strict_mode() {
         not_strict,
         NOT_STRICT.map(|(place, keyword)| (place.to_owned(), keyword.to_owned()))
     );
+}
+
+/// Each byte is read by the model in every conversation.
+#[test]
+fn catalogue_of_the_built_in_tools_is_small() {
+    let cli = Cli::new();
+    let mut client = Client::new(&cli, &[], LEGACY, false);
+    let answer = client.request("tools/list", json!({}));
+    assert!(answer.get("nextCursor").is_none(), "some clients read one page alone");
+    let bytes = answer["tools"].to_string().len();
+    assert!(bytes <= 16 * 1024, "{bytes} bytes");
+    let tools = answer["tools"].as_array().expect("there are tools");
+    assert!(tools.len() >= 24, "{} tools", tools.len());
 }
 
 #[test]

@@ -232,7 +232,7 @@ fn read_failure(error: impl std::fmt::Display) -> Failure {
 }
 
 fn definitions() -> Vec<Arc<Definition>> {
-    let id = json!({ "type": "string", "description": "The job's id, from the answer of the call that started the job." });
+    let id = json!({ "type": "string" });
     let reads = Annotations {
         read_only: true,
         destructive: false,
@@ -244,11 +244,11 @@ fn definitions() -> Vec<Arc<Definition>> {
         "type": "object",
         "properties": {
             "id": id,
-            "offset": { "type": "integer", "minimum": 0, "description": "The first byte to show. Default: where the last answer about this job ended." },
-            "limit": { "type": "integer", "minimum": 1, "description": "How many bytes to show at most. Default: 20000, and no more than an answer may have." },
-            "wait": { "type": "integer", "minimum": 0, "maximum": MAX_WAIT, "description": "How many seconds to wait. Default: 0." },
-            "until": { "type": "string", "enum": ["output", "end"], "description": "What to wait for: more output, or the end of the job. Default: output. The wait for output also stops when the job ends." },
-            "filtered": { "type": "boolean", "description": "Whether to shorten the output like that of a command in the foreground. Default: false." },
+            "offset": { "type": "integer", "minimum": 0, "description": "First byte. Default: where the last answer ended." },
+            "limit": { "type": "integer", "minimum": 1, "description": "Bytes. Default: 20000." },
+            "wait": { "type": "integer", "minimum": 0, "maximum": MAX_WAIT, "description": "Seconds to wait." },
+            "until": { "type": "string", "enum": ["output", "end"] },
+            "filtered": { "type": "boolean", "description": "Shorten it like the output of a command in the foreground." },
         },
         "required": ["id"],
         "additionalProperties": false,
@@ -264,21 +264,21 @@ fn definitions() -> Vec<Arc<Definition>> {
         tool(
             OUTPUT,
             "Read the output of a job",
-            "Shows the output of a command that bash started with background = true, in whole lines, and whether the command still runs or how it ended. Standard output and standard error are shown in the order in which their lines ended.",
+            "Shows the output of a job (a command that bash started with background = true), and whether it still runs or how it ended.",
             output,
             reads,
         ),
         tool(
             LIST,
             "List the jobs",
-            "Lists the commands that this session started with background = true: the running ones, and the last ones that ended.",
+            "Lists the jobs of this session: the running ones, and the last ones that ended.",
             none,
             reads,
         ),
         tool(
             STOP,
             "Stop a job",
-            "Stops a command that bash started with background = true, and everything that it started, at once. Its output so far stays readable.",
+            "Stops a job and everything that it started, at once. Its output stays readable.",
             stop,
             Annotations { read_only: false, ..reads },
         ),

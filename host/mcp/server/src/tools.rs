@@ -13,6 +13,10 @@ use toolhold_core::{Definition, Host, Session, structured_schema};
 /// Tools on one page. Some clients read one page alone.
 const PAGE: usize = 1_000;
 
+/// Formats of numbers, which are those of Rust's types.
+const NUMBER_FORMATS: [&str; 9] =
+    ["uint", "uint8", "uint16", "uint32", "uint64", "int32", "int64", "float", "double"];
+
 /// Milliseconds for which a client may cache a list. A client that listens is told of changes at
 /// once.
 const FRESH: u64 = 60_000;
@@ -74,25 +78,70 @@ pub(crate) fn sends_structured(tool: &Definition, structured: Structured) -> boo
 /// Converts a tool to the protocol's form. A schema of structured answers is a promise: clients
 /// refuse an answer without one.
 pub(crate) fn tool(definition: &Definition, structured: Structured) -> Tool {
-    let annotations = definition.annotations;
-    let hints = ToolAnnotations::from_raw(
-        definition.title.clone(),
-        Some(annotations.read_only),
-        Some(annotations.destructive && !annotations.read_only),
-        Some(annotations.idempotent || annotations.read_only),
-        Some(annotations.open_world),
-    );
     let description = Cow::Owned(definition.description.clone());
     let mut tool = Tool::new_with_raw(
         definition.name.clone(),
         Some(description),
-        object(&definition.input_schema),
+        object(&without_noise(&definition.input_schema)),
     );
-    tool.title.clone_from(&definition.title);
     if sends_structured(definition, structured) {
         tool.output_schema = structured_schema(definition).as_ref().map(object);
     }
-    tool.with_annotations(hints)
+    tool.with_annotations(hints(definition))
+}
+
+/// Returns the hints that differ from the protocol's defaults. A tool that only reads has no other
+/// hint about its changes. The title of a built-in tool, whose name has no `__`, says no more than
+/// the name.
+fn hints(definition: &Definition) -> ToolAnnotations {
+    let annotations = definition.annotations;
+    let mut hints = ToolAnnotations::default();
+    if definition.name.contains("__") {
+        hints.title.clone_from(&definition.title);
+    }
+    if annotations.read_only {
+        hints.read_only_hint = Some(true);
+    } else {
+        hints.destructive_hint = (!annotations.destructive).then_some(false);
+        hints.idempotent_hint = annotations.idempotent.then_some(true);
+    }
+    hints.open_world_hint = (!annotations.open_world).then_some(false);
+    hints
+}
+
+/// Returns a schema of arguments without the keywords that tell a model nothing. The host checks
+/// the arguments against the whole schema.
+fn without_noise(schema: &Value) -> Value {
+    let Value::Object(fields) = schema else {
+        return match schema {
+            Value::Array(items) => items.iter().map(without_noise).collect(),
+            other => other.clone(),
+        };
+    };
+    let mut kept = JsonObject::new();
+    for (key, value) in fields {
+        let is_noise = match &**key {
+            "$schema" | "title" => value.is_string(),
+            "additionalProperties" => *value == false,
+            "minimum" => *value == 0 || *value == 1,
+            "format" => NUMBER_FORMATS.contains(&value.as_str().unwrap_or_default()),
+            _ => false,
+        };
+        if is_noise {
+            continue;
+        }
+        let value = match (&**key, value) {
+            // The keys are names of arguments.
+            ("properties" | "$defs" | "definitions", Value::Object(named)) => {
+                named.iter().map(|(name, schema)| (name.clone(), without_noise(schema))).collect()
+            }
+            // The values are data.
+            ("default" | "const" | "enum" | "examples", _) => value.clone(),
+            _ => without_noise(value),
+        };
+        kept.insert(key.clone(), value);
+    }
+    Value::Object(kept)
 }
 
 /// Converts a schema. The host only accepts objects.
@@ -104,6 +153,7 @@ fn object(schema: &Value) -> Arc<JsonObject> {
 mod tests {
     use super::*;
     use serde_json::json;
+    use toolhold_core::Annotations;
 
     fn tools(count: usize) -> Vec<Arc<Definition>> {
         (0..count)
@@ -138,14 +188,60 @@ mod tests {
     }
 
     #[test]
-    fn reading_tool_is_not_destructive_and_idempotent() {
+    fn hints_that_are_the_default_are_left_out() {
         let mut definition = Definition::new("look", "looks", json!({ "type": "object" }));
         definition.annotations.read_only = true;
+        definition.annotations.open_world = false;
         let hints = tool(&definition, Structured::Auto).annotations.expect("has hints");
-        assert_eq!(
-            (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint),
-            (Some(true), Some(false), Some(true))
-        );
+        assert_eq!(json!(hints), json!({ "readOnlyHint": true, "openWorldHint": false }));
+        definition.annotations = Annotations {
+            read_only: false,
+            destructive: true,
+            idempotent: false,
+            open_world: true,
+            cacheable: false,
+        };
+        let hints = tool(&definition, Structured::Auto).annotations.expect("has hints");
+        assert_eq!(json!(hints), json!({}));
+        definition.annotations.destructive = false;
+        definition.annotations.idempotent = true;
+        let hints = tool(&definition, Structured::Auto).annotations.expect("has hints");
+        assert_eq!(json!(hints), json!({ "destructiveHint": false, "idempotentHint": true }));
+    }
+
+    #[test]
+    fn title_of_another_server_is_kept() {
+        let title = Some("Look at it".to_owned());
+        let own = Definition { title, ..Definition::new("look", "looks", json!({})) };
+        let other = Definition { name: "git__look".to_owned(), ..own.clone() };
+        assert_eq!(hints(&own).title, None);
+        assert_eq!(hints(&other).title.as_deref(), Some("Look at it"));
+    }
+
+    #[test]
+    fn noise_of_a_schema_is_left_out_and_arguments_with_such_names_stay() {
+        let schema = json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "Arguments",
+            "type": "object",
+            "properties": {
+                "title": { "type": "string", "title": "Title", "default": { "title": "x" } },
+                "format": { "type": "string", "format": "date" },
+                "minimum": { "type": "integer", "format": "uint32", "minimum": 1, "maximum": 9 },
+                "open": { "type": "object", "additionalProperties": { "format": "double" } },
+            },
+            "additionalProperties": false,
+        });
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "title": { "type": "string", "default": { "title": "x" } },
+                "format": { "type": "string", "format": "date" },
+                "minimum": { "type": "integer", "maximum": 9 },
+                "open": { "type": "object", "additionalProperties": {} },
+            },
+        });
+        assert_eq!(without_noise(&schema), expected);
     }
 
     #[test]

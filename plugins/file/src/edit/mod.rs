@@ -30,15 +30,11 @@ pub(crate) struct Edit;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The file.
     path: String,
-    /// The text to replace, exactly as in the file: with its indentation, without the line numbers
-    /// that read shows. It has to be unique unless replace_all is set; add lines around it to make
-    /// it unique.
+    /// Exactly as in the file: with its indentation, without the line numbers that read shows. Add
+    /// lines around it to make it unique.
     old_string: String,
-    /// The new text. Empty: the old text is deleted.
     new_string: String,
-    /// Replace every occurrence. Default: false.
     replace_all: Option<bool>,
 }
 
@@ -55,10 +51,8 @@ impl Tool for Edit {
     const NAME: &str = "edit";
     const TITLE: Option<&str> = Some("Edit file");
     const DESCRIPTION: &str = "\
-        Replaces a text in a file by another and shows the changed lines. The old text has to be in the file exactly once, or \
-        replace_all has to be set. Line ends (LF or CRLF) are matched either way and kept, as is the line end of the last line. The \
-        change is atomic. Fails, with the file unchanged, if the old text is missing (the closest lines are shown), is there more than \
-        once (the lines are named), or the file is not UTF-8. To create a file or replace all of it use write.";
+        Replaces a text in a file and shows the changed lines. old_string has to be in the file \
+        exactly once, unless replace_all is set. Use write to create a file or replace all of it.";
     const PROMISES: Promises = Promises { closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
     const ALIASES: &[&str] = &["file_edit"];

@@ -25,12 +25,11 @@ pub(crate) struct Read;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The file.
     path: String,
-    /// The first line to show, counted from 1. Default: 1.
+    /// First line, from 1.
     #[schemars(range(min = 1))]
     offset: Option<u64>,
-    /// How many lines to show. Default: 2000, and at most 256 KiB of text.
+    /// Lines to show.
     #[schemars(range(min = 1))]
     limit: Option<u64>,
 }
@@ -53,10 +52,9 @@ impl Tool for Read {
     const NAME: &str = "read";
     const TITLE: Option<&str> = Some("Read file");
     const DESCRIPTION: &str = "\
-        Reads a text file and shows its lines, each after its number and a tab; the last line says how long the file is and what was left \
-        out. Without offset and limit it shows the first 2,000 lines; for more, call again with the offset it names. Lines are cut at \
-        2,000 characters. Images (PNG, JPEG, GIF, WebP, at most 4 MiB) are returned as images. Use grep to find text in many files. Fails \
-        if the file is missing (similar names are suggested), is a directory, or is binary.";
+        Reads a text file and shows its lines, each after its number and a tab: without offset and \
+        limit the first 2,000. The last line of the answer says where to continue. Images (PNG, \
+        JPEG, GIF, WebP) are returned as images. Use grep to find text in many files.";
     const PROMISES: Promises = Promises { cacheable: true, ..Promises::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     const ALIASES: &[&str] = &["file_read"];

@@ -41,20 +41,19 @@ pub(crate) struct WebScrape;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// The page: an absolute URL, with its scheme.
+    /// An absolute URL.
     url: String,
-    /// The elements to take: a CSS selector, or an object of named fields, each a selector:
-    /// {"title": "h1", "links": {"select": "a", "extract": "attr:href"}}.
+    /// A CSS selector, or named fields: {"title": "h1", "links": {"select": "a", "extract":
+    /// "attr:href"}}.
     select: Select,
-    /// What to take of each element: `text`, `html`, or an attribute as `attr:href`. Default:
-    /// `text`.
+    /// `text`, `html`, or an attribute as `attr:href`. Default: `text`.
     #[schemars(regex(pattern = r"^(text|html|attr:[A-Za-z_:][A-Za-z0-9_.:-]*)$"))]
     extract: Option<String>,
-    /// How many values of each field to return; with items, how many items. Default: 10.
+    /// Values of each field, or items. Default: 10.
     #[schemars(range(min = 1, max = 1_000))]
     limit: Option<usize>,
-    /// With named fields: the selector of elements that each contain one value of every field, such
-    /// as the rows of a list. The result is one object for each of these elements.
+    /// With named fields: the selector of elements with one value of every field, such as the rows
+    /// of a list.
     items: Option<String>,
 }
 
@@ -75,9 +74,7 @@ enum Field {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct FullField {
-    /// A CSS selector.
     select: String,
-    /// What to take of each element: `text`, `html`, or an attribute as `attr:href`.
     extract: Option<String>,
 }
 
@@ -102,10 +99,12 @@ pub(crate) struct Envelope {
 impl Tool for WebScrape {
     const NAME: &str = "web_scrape";
     const TITLE: Option<&str> = Some("Scrape a page");
-    const DESCRIPTION: &str = "Takes single values from a web page by CSS selectors: texts, HTML or attributes. Use it for a page whose structure you \
-        know: prices, tables, lists of links; use fetch to read a page, or to see its content. Returns JSON: a list for one selector, an object of \
-        lists for named fields, a list of objects with `items`. Scripts are not run. Addresses (href, src) are absolute. A selector that \
-        matches nothing fails, and the answer lists the names of tags, classes and ids on the page.";
+    const DESCRIPTION: &str = "\
+        Takes single values from a web page by CSS selectors: texts, HTML or attributes. Use it \
+        for a page whose structure you know: prices, tables, lists of links; use fetch to read a \
+        page. Returns a list for one selector, an object of lists for named fields, a list of \
+        objects with items. If nothing matches, the answer lists the tags, classes and ids of the \
+        page.";
     const PROMISES: Promises = Promises { closed_world: false, ..Promises::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Read)];
     const ALIASES: &[&str] = &["web-scrape"];

@@ -18,7 +18,8 @@ pub(crate) const READ_OVERFLOW: &str = "read_overflow";
 const DEFAULT_LIMIT: usize = 20_000;
 
 const DESCRIPTION: &str = "\
-    Shows more of an answer that was too long. The cut answer names the id to use and the offset to continue from. The last line says how much there is. Only answers of this session can be read, and only for some days. Fails if no answer has the id.";
+    Shows more of an answer that was too long. The cut answer names the id, and the offset to \
+    continue from.";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,15 +51,12 @@ pub struct OverflowReader {
 impl OverflowReader {
     /// `threshold`: the characters of the longest answer.
     pub fn new(kept: Arc<OverflowStore>, threshold: usize) -> Self {
-        let offset = "The first character to show, counted from 0. Default: 0.";
-        let limit =
-            "How many characters to show. Default: 20000, and no more than an answer may have.";
         let schema = json!({
             "type": "object",
             "properties": {
-                "id": { "type": "string", "description": "The id that the answer names." },
-                "offset": { "type": "integer", "minimum": 0, "description": offset },
-                "limit": { "type": "integer", "minimum": 1, "description": limit },
+                "id": { "type": "string" },
+                "offset": { "type": "integer", "minimum": 0, "description": "First character, from 0." },
+                "limit": { "type": "integer", "minimum": 1, "description": "Characters. Default: 20000." },
             },
             "required": ["id"],
             "additionalProperties": false,

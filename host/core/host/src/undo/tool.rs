@@ -18,7 +18,9 @@ use super::{record, store};
 const NAME: &str = "undo";
 
 const DESCRIPTION: &str = "\
-    Restores the files that an earlier call of this session changed. By default, it undoes the latest call that changed files and is not undone yet; changes of timestamps alone are skipped. A later change of the same file is kept if the two don't overlap; otherwise the file is left as it is. The answer names each path that could not be restored, and why; all other paths are restored.";
+    Restores the files that an earlier call of this session changed. A later change of the same \
+    file is kept if the two don't overlap; otherwise the answer names the file, and it stays as \
+    it is.";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,8 +53,8 @@ impl UndoTool {
         front_end: &str,
         jobs: Arc<Jobs>,
     ) -> Self {
-        let call = "The id of the call to undo. Default: the latest call that changed files and is not undone; changes of timestamps alone are skipped.";
-        let turn = "Whether to undo all calls of the same turn, the latest first. Default: false.";
+        let call = "Its id. Default: the latest that changed files and is not undone.";
+        let turn = "Undo all calls of the same turn.";
         let schema = json!({
             "type": "object",
             "properties": {
