@@ -27,6 +27,40 @@ fn help_is_a_command_too() {
 }
 
 #[test]
+fn help_has_the_commands_in_groups() {
+    let cli = Cli::new();
+    for line in [&["--help"][..], &["-h"], &["help"]] {
+        let help = cli.run(line).ends(0).stdout;
+        let places = ["Use:\n", "Connect:\n", "Extend:\n", "Rules:\n", "Look:\n", "Options for"]
+            .map(|heading| help.find(&format!("\n{heading}")).expect(heading));
+        assert!(places.is_sorted(), "{help}");
+        assert!(
+            help.contains("\n  plugin     Install, inspect, approve and write plugins\n"),
+            "{help}"
+        );
+    }
+}
+
+#[test]
+fn mistyped_commands_name_the_right_one() {
+    let cli = Cli::new();
+    for (line, tip) in [
+        (&["install", "x.wasm"][..], "toolhold plugin add x.wasm"),
+        (&["call", "bash", "ls", "-la"], "toolhold call bash 'ls -la'"),
+        (&["call", "bash", "ls", "--timeout", "5"], "toolhold call bash ls timeout=5"),
+        (&["mcp", "add", "time", "uvx", "x"], "toolhold mcp add time -- uvx x"),
+        (&["help", "call", "read"], "toolhold tools read"),
+    ] {
+        let stderr = cli.run(line).ends(2).stderr;
+        assert!(stderr.contains(tip), "{line:?}: {stderr}");
+    }
+    let version = cli.run(&["version"]).ends(0).stdout;
+    assert_eq!(version, cli.run(&["--version"]).ends(0).stdout);
+    // The tip is no guess about what else is wrong.
+    cli.run(&["call", "bash", "ls -la", "timeout=5"]).ends(0);
+}
+
+#[test]
 fn every_shell_gets_completions_that_know_every_command() {
     let cli = Cli::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {

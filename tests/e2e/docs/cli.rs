@@ -53,14 +53,22 @@ fn section(page: &mut String, names: &mut Vec<String>) {
     }
 }
 
-/// The commands that a help lists.
+/// The commands that a help lists. That of `toolhold` itself has them in groups.
 fn below(help: &str) -> Vec<String> {
-    let Some((_, commands)) = help.split_once("Commands:\n") else { return Vec::new() };
-    let names = commands.lines().take_while(|line| !line.is_empty()).filter_map(|line| {
-        let name = line.strip_prefix("  ")?.split(' ').next()?;
-        (!name.is_empty() && name != "help").then(|| name.to_owned())
-    });
-    names.collect()
+    let headings = ["Commands:", "Use:", "Connect:", "Extend:", "Rules:", "Look:"];
+    let mut is_list = false;
+    let mut names = Vec::new();
+    for line in help.lines() {
+        let Some(indented) = line.strip_prefix("  ") else {
+            is_list = headings.contains(&line);
+            continue;
+        };
+        let name = indented.split(' ').next().unwrap_or_default();
+        if is_list && !name.is_empty() && name != "help" {
+            names.push(name.to_owned());
+        }
+    }
+    names
 }
 
 fn help(names: &[String]) -> String {

@@ -44,7 +44,6 @@ use std::fmt;
 use std::io::Write;
 use std::time::Duration;
 
-use clap::Parser;
 use toolhold_authoring::AuthorCommand;
 use toolhold_core::PluginApprovals;
 use toolhold_core::config::Folders;
@@ -80,7 +79,7 @@ fn main() {
     // This comes first, before a second thread starts: a helper confines itself and never returns.
     toolhold_core::helper_hook();
     allow_open_files();
-    let arguments = match Arguments::try_parse() {
+    let arguments = match arguments::parse_line(std::env::args_os().skip(1).collect()) {
         Ok(arguments) => arguments,
         Err(error) => {
             // The reader of the help may be gone; the exit code is still right.

@@ -5,17 +5,20 @@ pub(crate) mod bundle;
 pub(crate) mod connect;
 pub(crate) mod filter;
 mod grants;
+mod groups;
 pub(crate) mod install;
 pub(crate) mod jobs;
 mod keys;
 pub(crate) mod memory;
+mod mistyped;
 pub(crate) mod servers;
 pub(crate) mod skills;
 pub(crate) mod tasks;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use toolhold_core::NAME;
 use toolhold_mcp_server::ListenAddress;
 
@@ -69,6 +72,23 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
     #[command(flatten)]
     pub(crate) options: Options,
+}
+
+/// Parses the words after `toolhold`.
+///
+/// # Errors
+///
+/// The line asks for help or the version, or it is wrong. The error says how it should be.
+pub(crate) fn parse_line(mut words: Vec<OsString>) -> Result<Arguments, clap::Error> {
+    // A habit from other programs.
+    if words == ["version"] {
+        words = vec!["--version".into()];
+    }
+    let mut command = groups::with_groups(Arguments::command());
+    let line = std::iter::once(NAME.into()).chain(words.iter().cloned());
+    let parsed = command.try_get_matches_from_mut(line);
+    let arguments = parsed.and_then(|matches| Arguments::from_arg_matches(&matches));
+    arguments.map_err(|error| mistyped::with_tip(error.format(&mut command), &words))
 }
 
 /// The subcommand.
@@ -587,12 +607,10 @@ pub(crate) struct ManArguments {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn parse(line: &[&str]) -> Result<Arguments, clap::Error> {
-        Arguments::try_parse_from(std::iter::once("toolhold").chain(line.iter().copied()))
+        parse_line(line.iter().map(OsString::from).collect())
     }
 
     #[test]

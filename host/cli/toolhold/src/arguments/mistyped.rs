@@ -1,0 +1,214 @@
+//! Tips for command lines that people type and that don't exist: habits from other programs, and
+//! forgotten quotes.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue};
+use toolhold_core::text::{shell_word, toml};
+
+/// The arguments of `bash`. Other options on its command line belong to the command.
+const BASH_ARGUMENTS: [&str; 4] = ["timeout", "network", "background", "description"];
+
+/// Adds the tip for the command line to the error, in place of the guesses of clap.
+pub(super) fn with_tip(mut error: clap::Error, line: &[OsString]) -> clap::Error {
+    if !error.use_stderr() {
+        return error;
+    }
+    let words: Option<Vec<&str>> = line.iter().map(|word| word.to_str()).collect();
+    let Some(words) = words else {
+        return error;
+    };
+    // An option of `toolhold call` with a typing error is no argument of the tool.
+    let is_near_option = error.get(ContextKind::SuggestedArg).is_some();
+    if is_near_option && words.starts_with(&["call"]) && words.get(1) != Some(&"bash") {
+        return error;
+    }
+    let Some(tip) = tip(&words) else {
+        return error;
+    };
+    for guess in [
+        ContextKind::SuggestedSubcommand,
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedValue,
+        ContextKind::Suggested,
+    ] {
+        error.remove(guess);
+    }
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    error
+}
+
+/// Returns the tip for the words of a command line that can't be parsed.
+fn tip(words: &[&str]) -> Option<String> {
+    let tip = match words {
+        ["install" | "add", rest @ ..] | ["plugin", "install", rest @ ..] if has_operand(rest) => {
+            format!("to install a plugin: {}", command("plugin add", rest))
+        }
+        ["uninstall" | "remove", rest @ ..] | ["plugin", "uninstall", rest @ ..] => {
+            format!("to remove a plugin: {}", command("plugin remove", rest))
+        }
+        ["plugin", "new", name, rest @ ..] if !rest.contains(&"--lang") => {
+            let new = command("plugin new", &[*name]);
+            format!("the language is missing: {new} --lang rust (or python, javascript, c, go)")
+        }
+        ["config", "set", rest @ ..] => return tip_to_set(rest),
+        ["config", "get", ..] => "to print every key with its value: toolhold config show".into(),
+        ["config", "edit", ..] => "`toolhold config show` names the file to edit".into(),
+        ["call", tool, rest @ ..] => return tip_for_call(tool, rest),
+        ["mcp", "add", name, rest @ ..] if has_operand(rest) && !rest.contains(&"--") => {
+            let start = command("mcp add", &[*name]);
+            format!("put `--` before the command: {start} -- {}", quoted(rest))
+        }
+        ["approvals", "approve" | "accept", rest @ ..] => command("approvals allow", rest),
+        ["approvals", "reject", rest @ ..] => command("approvals deny", rest),
+        ["approvals", "list", rest @ ..] => command("approvals", rest),
+        ["jobs", "list", rest @ ..] => command("jobs", rest),
+        ["jobs", "kill", rest @ ..] => command("jobs stop", rest),
+        ["help", "call", tool] => command("tools", &[*tool]),
+        ["sessions", rest @ ..] => command("run sessions", rest),
+        ["daemon", rest @ ..] => command("tasks daemon", rest),
+        ["key", rest @ ..] => command("plugin key", rest),
+        ["bundle", rest @ ..] => command("plugin bundle", rest),
+        ["ceiling", rest @ ..] => command("config ceiling", rest),
+        ["completions", rest @ ..] => command("generate completions", rest),
+        ["login", rest @ ..] => command("mcp login", rest),
+        _ => return None,
+    };
+    Some(tip)
+}
+
+fn has_operand(words: &[&str]) -> bool {
+    words.first().is_some_and(|word| !word.starts_with('-'))
+}
+
+/// Formats a command line of Toolhold.
+fn command(subcommand: &str, rest: &[&str]) -> String {
+    let line = format!("toolhold {subcommand} {}", quoted(rest));
+    line.trim_end().to_owned()
+}
+
+fn quoted(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
+    quoted.join(" ")
+}
+
+/// Names the file and the lines for `toolhold config set tools.call 60`.
+fn tip_to_set(rest: &[&str]) -> Option<String> {
+    let (key, value) = match rest {
+        [pair] => pair.split_once('=')?,
+        [key, value] | [key, "=", value] => (*key, *value),
+        _ => return None,
+    };
+    let is_toml = value.parse::<f64>().is_ok() || ["true", "false"].contains(&value);
+    let shown = if is_toml { value.to_owned() } else { toml(value) };
+    let line = match key.rsplit_once('.') {
+        Some((table, key)) => format!("[{table}] {key} = {shown}"),
+        None => format!("{key} = {shown}"),
+    };
+    let set = shell_word(&format!("{key}={value}"));
+    Some(format!(
+        "write `{line}` into your toolhold.toml, which `toolhold config show` names; for one \
+         command: --set {set}"
+    ))
+}
+
+/// Corrects the words after `toolhold call TOOL`: an option is an argument of the tool, or belongs
+/// to the command for bash.
+fn tip_for_call(tool: &str, rest: &[&str]) -> Option<String> {
+    let at = rest.iter().position(|word| word.starts_with('-') && *word != "-")?;
+    let option = rest[at].strip_prefix("--").unwrap_or_default();
+    let name = option.split('=').next().unwrap_or_default();
+    if tool == "bash" && !BASH_ARGUMENTS.contains(&name) {
+        let line = shell_word(&rest.join(" "));
+        return Some(format!("quote the command: toolhold call bash {line}"));
+    }
+    if name.is_empty() {
+        return None;
+    }
+
+    let mut words: Vec<String> = rest[..at].iter().map(|word| shell_word(word)).collect();
+    let value = match (option.split_once('='), rest.get(at + 1)) {
+        (Some((_, value)), _) => value,
+        (None, Some(next)) if !next.starts_with('-') && !next.contains('=') => *next,
+        (None, _) => "true",
+    };
+    words.push(format!("{name}={}", shell_word(value)));
+    let arguments = words.join(" ");
+    Some(format!("arguments are KEY=VALUE: toolhold call {} {arguments}", shell_word(tool)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::parse_line;
+
+    /// Parses the words of a line, in which quotes hold a word together.
+    fn error_of(line: &str) -> String {
+        let mut words = Vec::new();
+        for (index, part) in line.split('\'').enumerate() {
+            if index % 2 == 1 {
+                words.push(OsString::from(part));
+            } else {
+                words.extend(part.split_whitespace().map(OsString::from));
+            }
+        }
+        parse_line(words).expect_err("the line is wrong").to_string()
+    }
+
+    #[test]
+    fn every_mistyped_command_has_its_tip() {
+        for (line, tip) in [
+            ("install x.wasm", "to install a plugin: toolhold plugin add x.wasm"),
+            ("plugin install x.wasm", "to install a plugin: toolhold plugin add x.wasm"),
+            ("uninstall notes", "to remove a plugin: toolhold plugin remove notes"),
+            ("config set tools.call 60", "write `[tools] call = 60` into your toolhold.toml"),
+            ("config set tools.call 60", "for one command: --set tools.call=60"),
+            ("config set tools.autonomy=ask", "`[tools] autonomy = \"ask\"`"),
+            ("config get tools.call", "to print every key with its value: toolhold config show"),
+            ("call bash ls -la", "quote the command: toolhold call bash 'ls -la'"),
+            ("call bash git log --oneline", "toolhold call bash 'git log --oneline'"),
+            ("call bash 'ls' --timeout 5", "toolhold call bash ls timeout=5"),
+            ("call bash 'ls -a' --timeout=5", "toolhold call bash 'ls -a' timeout=5"),
+            ("call grep fn --hidden", "arguments are KEY=VALUE: toolhold call grep fn hidden=true"),
+            ("mcp add github npx -y x", "toolhold mcp add github -- npx -y x"),
+            (
+                "plugin new foo",
+                "toolhold plugin new foo --lang rust (or python, javascript, c, go)",
+            ),
+            ("approvals approve 1", "toolhold approvals allow 1"),
+            ("approvals list", "toolhold approvals"),
+            ("approvals list --json", "toolhold approvals --json"),
+            ("jobs list", "toolhold jobs"),
+            ("help call read", "toolhold tools read"),
+            ("sessions list", "toolhold run sessions list"),
+            ("daemon", "toolhold tasks daemon"),
+            ("key new me", "toolhold plugin key new me"),
+            ("bundle create x", "toolhold plugin bundle create x"),
+            ("ceiling show", "toolhold config ceiling show"),
+            ("completions bash", "toolhold generate completions bash"),
+        ] {
+            let error = error_of(line);
+            assert!(
+                error.contains(&format!("tip: {tip}")) || error.contains(tip),
+                "{line}: {error}"
+            );
+            assert_eq!(error.matches("tip:").count(), 1, "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn other_mistakes_keep_the_guess_of_the_parser() {
+        for line in ["cal", "plugin install --bad", "config shw", "call read --jsn=1 -"] {
+            let error = error_of(line);
+            assert!(!error.contains("to install"), "{line}: {error}");
+        }
+        assert!(error_of("cal").contains("'call'"));
+        assert!(error_of("call read --jsn=1 -").contains("'--json'"));
+    }
+
+    #[test]
+    fn words_of_the_line_are_quoted_in_the_tip() {
+        let error = error_of("install 'a b; rm'");
+        assert!(error.contains("toolhold plugin add 'a b; rm'"), "{error}");
+    }
+}
