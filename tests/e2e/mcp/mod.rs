@@ -8,6 +8,7 @@ mod hostile;
 mod http;
 mod model_view;
 mod official;
+mod only_tools;
 mod schemas;
 mod tasks;
 pub(crate) mod third_party_clients;

@@ -33,6 +33,9 @@ pub(crate) struct Options {
     /// The log's format
     #[arg(long, value_name = "FORMAT", global = true, value_enum, default_value_t)]
     pub(crate) log_format: LogFormat,
+    /// The only tools that `toolhold serve` offers.
+    #[arg(skip)]
+    pub(crate) only_tools: Option<Vec<String>>,
 }
 
 /// The format of the log.
@@ -58,6 +61,7 @@ impl Options {
         let mut inputs = Inputs::from_environment()?;
         inputs.file.clone_from(&self.config);
         inputs.settings.clone_from(&self.set);
+        inputs.only_tools.clone_from(&self.only_tools);
         inputs.allow = read_write.chain(read).collect();
         Ok(inputs)
     }

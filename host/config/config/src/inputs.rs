@@ -39,6 +39,8 @@ pub struct Inputs {
     /// The bounds of a task: the [`task_bounds`](super::Config::task_bounds) of its maker's
     /// configuration. They are applied last, and only take away.
     pub bounds: Vec<String>,
+    /// Names and globs of the only tools that the program offers and calls. `None`: all tools.
+    pub only_tools: Option<Vec<String>>,
     /// The organisation's file below the user's own, if there is one: [`SYSTEM_DEFAULTS`] for a
     /// process that runs as a user. It has the same keys, and the user's file wins, key by key.
     pub defaults: Option<PathBuf>,

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use toolhold_contract::BUILT_IN_PLUGINS;
-use toolhold_policy::{Decision, Dependencies, Gate, Needs, OriginKind, Switches, Verdict};
+use toolhold_policy::{
+    Decision, Dependencies, Gate, Needs, OnlyTools, OriginKind, Switches, Verdict,
+};
 
 use super::Config;
 
@@ -70,7 +72,22 @@ impl Config {
             let denial = self.disabled(&format!("plugins.{name}.enabled"));
             switches.providers.insert(name.clone(), denial);
         }
+        switches.only = self.only_tools();
         switches
+    }
+
+    /// Returns the only tools that the program offers, if its inputs name some.
+    fn only_tools(&self) -> Option<OnlyTools> {
+        let (_, inputs) = self.read_from.as_ref()?;
+        let names = inputs.only_tools.clone()?;
+        let refusal = Decision {
+            verdict: Verdict::Deny,
+            gate: Gate::Switches,
+            rule: Cow::Owned(format!("--tools {}", names.join(","))),
+            place: Cow::Borrowed("the command line of this program"),
+            remedy: Cow::Borrowed("To offer the tool, start the program with its name in --tools."),
+        };
+        Some(OnlyTools { names, refusal })
     }
 
     /// Builds the dependencies between tools. Returns `None` if dependencies aren't enabled.

@@ -181,7 +181,8 @@ fn check_gates(
     validate::rename(&tool.definition, &mut context.arguments)?;
     validate::arguments(&tool, &mut context.arguments, host.settings.max_arguments)?;
 
-    add_gate(gates, Gate::Switches, rules.switches.refusal(tool.provider.name()).cloned());
+    let switched_off = rules.switches.refusal(tool.provider.name(), &tool.definition.name);
+    add_gate(gates, Gate::Switches, switched_off.cloned());
     let blocked_command = rules.policy.blocked(subjects::commands(&tool, &context.arguments));
     let lookup = host.lookups.decide_here(&tool, &mut context.arguments, &mut context.subjects);
     if let Err(failure) = lookup {

@@ -37,8 +37,8 @@ pub(crate) fn listed(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition
 pub(crate) fn reachable(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition>> {
     let mut tools = Vec::new();
     for tool in catalogue.tools() {
-        let is_enabled = rules.switches.refusal(tool.provider.name()).is_none();
-        if is_enabled && !rules.hide(tool) {
+        let switched_off = rules.switches.refusal(tool.provider.name(), &tool.definition.name);
+        if switched_off.is_none() && !rules.hide(tool) {
             tools.push(Arc::clone(&tool.definition));
         }
     }

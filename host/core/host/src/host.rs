@@ -218,8 +218,18 @@ impl Host {
     /// enabled or doesn't exist.
     pub fn switched_off(&self, name: &str) -> Option<Decision> {
         let catalogue = self.plugins.catalogue();
-        let provider = catalogue.resolve(name).ok()?.provider.name();
-        self.governor.rules().switches.refusal(provider).cloned()
+        let tool = catalogue.resolve(name).ok()?;
+        let rules = self.governor.rules();
+        rules.switches.refusal(tool.provider.name(), &tool.definition.name).cloned()
+    }
+
+    /// Lists the names and globs of [`Inputs::only_tools`](toolhold_config::Inputs::only_tools)
+    /// that match no tool. A plugin that is being loaded has no tools yet.
+    pub fn unmatched_tools(&self) -> Vec<String> {
+        let catalogue = self.plugins.catalogue();
+        let names = catalogue.tools().iter().map(|tool| &*tool.definition.name);
+        let rules = self.governor.rules();
+        rules.switches.unmatched(names).into_iter().map(str::to_owned).collect()
     }
 
     /// Finds at most three names of tools that resemble `name`, the closest first.

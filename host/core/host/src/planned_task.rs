@@ -332,8 +332,10 @@ fn invalid_rules(error: HostError) -> Failure {
 }
 
 fn decide(governor: &Governor, call: &CallContext) -> Decision {
-    let provider = call.tool.as_ref().map_or("", |tool| tool.provider.name());
-    let off = governor.rules().switches.refusal(provider).cloned();
+    let off = call.tool.as_ref().and_then(|tool| {
+        let rules = governor.rules();
+        rules.switches.refusal(tool.provider.name(), &tool.definition.name).cloned()
+    });
     off.unwrap_or_else(|| governor.decide(call, false).0)
 }
 

@@ -54,7 +54,7 @@ pub use permissions::{Permission, Permissions};
 pub use policy::{BUILT_IN_COMMANDS, Definition, GATES, Policy, undecided};
 pub use programs::{Programs, ProgramsError};
 pub use repetition::{Levels, Reaction, Repeated, Repetition, RepetitionKind, RepetitionLimits};
-pub use switches::Switches;
+pub use switches::{OnlyTools, Switches};
 pub use toolhold_shell_commands as commands;
 pub use toolhold_shell_commands::{DEFAULT_BLOCKED, command_line, last_command};
 pub use trust::ProviderTrust;

@@ -23,7 +23,7 @@ pub const MAX_RULES: usize = 256;
 /// The tools of the host that follow an allowed call of the same session: they show the rest of its
 /// output, and stop what it started. Answers tell the model to call them. They need no rule that
 /// allows.
-const FOLLOWING: [&str; 4] = ["read_overflow", "job_output", "job_list", JOB_STOP];
+pub(crate) const FOLLOWING: [&str; 4] = ["read_overflow", "job_output", "job_list", JOB_STOP];
 
 /// The tool that stops what a session started. It needs no approval, whatever `autonomy` is.
 pub(crate) const JOB_STOP: &str = "job_stop";

@@ -160,6 +160,7 @@ const SERVE_AFTER: &str = "\
 Examples:
   claude mcp add toolhold -- toolhold serve
   toolhold serve --allow-read ~/notes --set tools.autonomy=read-only
+  toolhold serve --tools 'read,grep,git__*'
   toolhold serve --http 8000
   toolhold serve --http unix:/run/user/1000/toolhold.sock --no-auth
 
@@ -181,6 +182,11 @@ pub(crate) struct ServeArguments {
     /// a free one) or a Unix socket (unix:/path)
     #[arg(long, value_name = "PLACE")]
     pub(crate) http: Option<ListenAddress>,
+
+    /// Offer only these tools: names, or globs such as git__*, with commas between them. The tools
+    /// that show the rest of their answers and follow their jobs are offered too
+    #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
+    pub(crate) tools: Option<Vec<String>>,
 
     /// Accept all your own programs at the Unix socket without a token
     #[arg(long, requires = "http")]

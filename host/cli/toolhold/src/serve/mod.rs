@@ -32,11 +32,12 @@ const FRONT_END: &str = "toolhold serve";
 pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, Error> {
     let end = interrupt::cancellation()?;
     let folders = Folders::from_environment()?;
+    let options = Options { only_tools: arguments.tools, ..options.clone() };
     match arguments.http {
-        None => host::block_on_this_thread(run_stdio(options, &folders, end)),
+        None => host::block_on_this_thread(run_stdio(&options, &folders, end)),
         Some(address) => {
             let needs_token = !arguments.no_auth;
-            host::block_on(run_http(options, &folders, address, needs_token, end))
+            host::block_on(run_http(&options, &folders, address, needs_token, end))
         }
     }
 }
@@ -118,10 +119,29 @@ async fn build_server(
     address: Option<&ListenAddress>,
     servers: &Servers,
 ) -> Result<Server, Error> {
-    let host = prepare(options, folders.clone(), loaded.clone(), address, servers)?;
-    let server = Server::new(host.build().await?, folders.clone(), &loaded.values.approvals)
-        .map_err(error_of)?;
+    let prepared = prepare(options, folders.clone(), loaded.clone(), address, servers)?;
+    let host = prepared.build().await?;
+    check_tool_names(&host).await?;
+    let server = Server::new(host, folders.clone(), &loaded.values.approvals).map_err(error_of)?;
     Ok(server.with_structured(loaded.values.serve.structured))
+}
+
+/// Refuses a name of `--tools` that no tool has. A client would miss the tool, and not say why.
+async fn check_tool_names(host: &Host) -> Result<(), Error> {
+    if host.unmatched_tools().is_empty() {
+        return Ok(());
+    }
+    // A plugin that is still being loaded may have the tool.
+    host.ready().await;
+    let unmatched = host.unmatched_tools();
+    let Some(name) = unmatched.first() else {
+        return Ok(());
+    };
+    let hint = match host.similar_tools(name).first() {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`toolhold tools` lists all tools".to_owned(),
+    };
+    Err(Error::Usage(format!("--tools: no tool is named `{}`; {hint}", neutral_line(name))))
 }
 
 /// A host that isn't built yet.

@@ -62,7 +62,9 @@ impl Journey<'_> {
         steps: &mut Steps,
     ) -> Result<(), Failure> {
         let host = self.host;
-        if let Some(off) = host.governor.rules().switches.refusal(tool.provider.name()) {
+        let rules = host.governor.rules();
+        let name = &tool.definition.name;
+        if let Some(off) = rules.switches.refusal(tool.provider.name(), name) {
             return Err(governance.refuse(context, off.clone()));
         }
         check_meta(context.meta.as_deref())?;
