@@ -209,7 +209,7 @@ fn commands_show_and_check_skills() {
     write_skill(&users(&cli), "pdf", "license: MIT\n", "Read the form.");
     write_skill(&projects(&cli), "deploy", "allowed-tools: Bash\n", "Ask.");
     let listed = cli.run(&["skills", "list"]).ends(0);
-    for part in ["pdf  yours", "Does pdf.", "deploy  of the project, not trusted"] {
+    for part in ["pdf     yours", "Does pdf.", "deploy  of the project, not trusted"] {
         assert!(listed.stdout.contains(part), "{part}: {}", listed.stdout);
     }
     assert!(listed.stderr.contains("`toolhold trust`"), "{}", listed.stderr);

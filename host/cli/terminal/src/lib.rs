@@ -15,3 +15,4 @@ pub mod plugin_description;
 pub mod progress;
 pub mod shown;
 pub mod style;
+pub mod table;

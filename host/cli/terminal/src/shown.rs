@@ -10,22 +10,17 @@ pub use toolhold_core::config::inline as toml;
 pub use toolhold_core::text::shell_word;
 use toolhold_core::text::{cut, neutral_line};
 
-/// Characters of a description in the list.
+/// Bytes of a description in the list.
 pub const SUMMARY: usize = 96;
 
-/// Returns the first sentence of the description.
+/// Returns the first sentence of the description, in at most [`SUMMARY`] bytes and an ellipsis.
 pub fn summary(tool: &Definition) -> String {
-    shortened(tool, SUMMARY)
-}
-
-/// Returns the first sentence of the description, in at most `most` bytes and an ellipsis.
-pub fn shortened(tool: &Definition, most: usize) -> String {
     let line = neutral_line(&tool.description);
     let sentence = match line.split_once(". ") {
         Some((first, _)) => first.trim(),
         None => line.trim_end_matches('.').trim(),
     };
-    let short = cut(sentence, most);
+    let short = cut(sentence, SUMMARY);
     if short.len() < sentence.len() { format!("{}…", short.trim_end()) } else { short.to_owned() }
 }
 

@@ -10,6 +10,7 @@ use toolhold_models::Part;
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{FAINT, STRONG};
+use toolhold_terminal::table::Table;
 
 use crate::agent::printer::in_words;
 use crate::agent::{Surroundings, failed};
@@ -78,20 +79,19 @@ fn list(sessions: &[StoredSession], as_json: bool) -> Result<(), CommandError> {
     let mut out = anstream::stdout().lock();
     if sessions.is_empty() {
         writeln!(out, "There are no sessions; `toolhold run` starts one.")?;
+        return Ok(());
     }
+    let mut table = Table::new(["ID", "CHANGED", "DIRECTORY", "TITLE"], &[]);
     for session in sessions {
         let seconds = i64::try_from(session.changed).unwrap_or_default();
         let changed = jiff::Timestamp::from_second(seconds).unwrap_or_default();
-        let directory = neutral_line(&session.directory);
-        let outer = match &session.within {
-            Some(outer) => format!(" (for {})", neutral_line(outer)),
-            None => String::new(),
-        };
-        let id = &session.id;
-        let title = &session.title;
-        writeln!(out, "{STRONG}{id}{STRONG:#}  {changed}  {directory}{outer}")?;
-        writeln!(out, "  {FAINT}{title}{FAINT:#}")?;
+        let directory = session.directory.clone();
+        table.row([session.id.clone(), changed.to_string(), directory, session.title.clone()]);
+        if let Some(outer) = &session.within {
+            table.detail(&format!("for {outer}"));
+        }
     }
+    table.print(&mut out)?;
     Ok(())
 }
 

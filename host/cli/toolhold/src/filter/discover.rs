@@ -5,14 +5,13 @@ use std::io::{self, Write};
 
 use serde_json::json;
 use toolhold_core::config::Folders;
-use toolhold_core::text::neutral_line;
 use toolhold_core::{Host, Trail, commands};
 
-use super::table::Table;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::shown;
 use crate::style::FAINT;
+use toolhold_terminal::table::Table;
 
 /// Commands that are shown.
 const SHOWN: usize = 20;
@@ -48,9 +47,9 @@ pub(super) fn run(host: &Host, as_json: bool) -> Result<Exit, Error> {
     for (command, Outputs { calls, bytes, .. }) in &unknown {
         let shown: String = command.chars().take(WIDTH).collect();
         let tokens = format!("~{}", bytes / 4);
-        table.row([neutral_line(&shown), calls.to_string(), bytes.to_string(), tokens]);
+        table.row([shown, calls.to_string(), bytes.to_string(), tokens]);
     }
-    table.print()?;
+    table.print(&mut anstream::stdout().lock())?;
     let file = host.filter_rules().map(|rules| shown::path(&rules.path));
     writeln!(
         anstream::stdout(),

@@ -3,7 +3,6 @@
 
 mod discover;
 mod examples;
-mod table;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -24,7 +23,7 @@ use crate::exit::Exit;
 use crate::host;
 use crate::options::Options;
 use crate::style::{FAINT, warn};
-use table::Table;
+use toolhold_terminal::table::Table;
 
 /// Bytes of an output to try. A call gives filters a longer output in pieces of this size.
 const MAX_OUTPUT: u64 = 4 << 20;
@@ -68,9 +67,9 @@ fn list(host: &Host, as_json: bool) -> Result<Exit, Error> {
         let matchers: Vec<String> =
             filter.definition.matchers.iter().map(describe_matcher).collect();
         let matches: String = matchers.join(", ").chars().take(SHOWN).collect();
-        table.row([&filter.name, &filter.plugin, strategy, &matches].map(neutral_line));
+        table.row([&filter.name, &filter.plugin, strategy, &matches].map(str::to_owned));
     }
-    table.print()?;
+    table.print(&mut anstream::stdout().lock())?;
     if let Some(rules) = rules {
         writeln!(
             anstream::stdout(),
@@ -259,7 +258,7 @@ fn stats(as_json: bool) -> Result<Exit, Error> {
         let percent = format!("{:.1}%", stats.percent());
         let tokens = format!("~{}", stats.tokens_saved());
         table.row([
-            neutral_line(filters),
+            filters.clone(),
             answers,
             lines,
             shown,
@@ -268,7 +267,7 @@ fn stats(as_json: bool) -> Result<Exit, Error> {
             format!("{full}/{partial}/{fallback}"),
         ]);
     }
-    table.print()?;
+    table.print(&mut anstream::stdout().lock())?;
     writeln!(
         anstream::stdout(),
         "\n{FAINT}Tokens are estimated, at four bytes each. F/P/B: how often the filter was fully \

@@ -9,7 +9,8 @@ use toolhold_core::text::{cut, neutral_line};
 
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
-use toolhold_terminal::style::{FAINT, STRONG};
+use toolhold_terminal::style::GOOD;
+use toolhold_terminal::table::Table;
 
 use crate::arguments::jobs::{JobsArguments, JobsCommand};
 
@@ -44,20 +45,26 @@ pub(crate) fn run(arguments: &JobsArguments) -> Result<Exit, CommandError> {
 
     if hosts.iter().all(|(_, jobs)| jobs.is_empty()) {
         writeln!(out, "There are no jobs.")?;
+        return Ok(Exit::Success);
     }
+    let mut table =
+        Table::new(["ID", "STATE", "SECONDS", "PROCESS", "SESSION", "COMMAND"], &[2, 3]);
     for (pid, jobs) in &hosts {
-        if jobs.is_empty() {
-            continue;
-        }
-        writeln!(out, "{STRONG}Host with process {pid}{STRONG:#}")?;
         for job in jobs {
-            let session = neutral_line(cut(&job.session, SHOWN));
-            let command = neutral_line(cut(&job.command, SHOWN));
-            let style = if job.state == JobState::Running { STRONG } else { FAINT };
-            let state = job.state.describe();
             let jobs::JobSummary { id, seconds, .. } = job;
-            writeln!(out, "  {style}{id}{style:#}  {state}, {seconds} s, {session}: {command}")?;
+            table.row([
+                id.clone(),
+                job.state.describe(),
+                seconds.to_string(),
+                pid.to_string(),
+                cut(&job.session, SHOWN).to_owned(),
+                cut(&job.command, SHOWN).to_owned(),
+            ]);
+            if job.state == JobState::Running {
+                table.colour(1, GOOD);
+            }
         }
     }
+    table.print(&mut out)?;
     Ok(Exit::Success)
 }

@@ -14,7 +14,8 @@ use toolhold_mcp_client::{
 };
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
-use toolhold_terminal::style::{BAD, FAINT, STRONG, WARNING};
+use toolhold_terminal::style::{STRONG, WARNING};
+use toolhold_terminal::table::Table;
 use toolhold_terminal::{ask, changed_file};
 
 use crate::arguments::servers::ServersCommand;
@@ -123,38 +124,43 @@ fn list(config: &Config, folders: &Folders, as_json: bool) -> Result<Exit, Comma
     if states.is_empty() {
         writeln!(out, "Your configuration has no servers; `toolhold mcp add` adds one.")?;
     }
+    let mut table = Table::new(["NAME", "STATE", "TOOLS", "VERSION"], &[2]);
     for state in &states {
         let name = &state.name;
-        let tools = counted(state.tools.len() as u64, "tool");
-        writeln!(
-            out,
-            "{STRONG}{name:24}{STRONG:#} {:10} {tools}  {FAINT}{}{FAINT:#}",
-            state.state, state.version
-        )?;
+        let tools = state.tools.len().to_string();
+        table.row([name.clone(), state.state.to_owned(), tools, state.version.clone()]);
+        let needs_approval = matches!(state.state, "unapproved" | "changed");
+        if needs_approval {
+            table.colour(1, WARNING);
+        }
         for (tool, reason) in &state.left_out {
-            writeln!(out, "  {tool} is left out: {}", neutral_line(reason))?;
+            table.detail(&format!("{tool} is left out: {reason}"));
         }
         if let Some(reason) = &state.unpinned {
-            writeln!(out, "  {WARNING}not pinned{WARNING:#}: {}", neutral_line(reason))?;
+            table.detail(&format!("not pinned: {reason}"));
         }
         for host in &state.hosts {
-            show_program(&mut out, host)?;
+            add_program(&mut table, host);
         }
-        if matches!(state.state, "unapproved" | "changed") {
-            writeln!(out, "  run `toolhold mcp approve {name}`")?;
+        if needs_approval {
+            table.detail(&format!("run `toolhold mcp approve {name}`"));
         } else if state.logged_out {
-            writeln!(out, "  the server's login is gone: run `toolhold mcp login {name}`")?;
+            let remedy = format!("run `toolhold mcp login {name}`");
+            table.detail(&format!("the server's login is gone: {remedy}"));
         }
+    }
+    if !states.is_empty() {
+        table.print(&mut out)?;
     }
     Ok(Exit::Success)
 }
 
-/// Shows what a server is doing in a running host. A server that waits for its first call isn't
-/// shown.
-fn show_program(out: &mut impl Write, host: &HostState) -> Result<(), CommandError> {
+/// Adds what a server is doing in a running host. A server that waits for its first call has no
+/// line.
+fn add_program(table: &mut Table<4>, host: &HostState) {
     let HostState { pid, program } = host;
     let doing = match program.state {
-        ProgramState::Idle if program.problem.is_none() => return Ok(()),
+        ProgramState::Idle if program.problem.is_none() => return,
         ProgramState::Idle => "doesn't run".to_owned(),
         ProgramState::Starting => "is starting".to_owned(),
         ProgramState::Running { seconds } => format!("has run for {seconds} s"),
@@ -162,14 +168,13 @@ fn show_program(out: &mut impl Write, host: &HostState) -> Result<(), CommandErr
             format!("failed; the next start is possible in {seconds} s")
         }
     };
-    writeln!(out, "  host with process {pid}: {doing}")?;
-    if let Some(problem) = &program.problem {
-        writeln!(out, "    {BAD}{}{BAD:#}", neutral_line(problem))?;
+    table.detail(&format!("host with process {pid}: {doing}"));
+    for line in program.problem.iter().flat_map(|problem| problem.lines()) {
+        table.detail(&format!("  {line}"));
     }
     for line in program.complaint.lines() {
-        writeln!(out, "    {FAINT}{}{FAINT:#}", neutral_line(line))?;
+        table.detail(&format!("  {line}"));
     }
-    Ok(())
 }
 
 /// Shows how the server is started, asks, starts it, shows what it offers, asks again, and pins it.

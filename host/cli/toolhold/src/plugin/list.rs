@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolhold_core::config::Folders;
-use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::text::cut;
 use toolhold_core::{Ask, Host, HostPlugins, PluginPlace, PluginState, ask_hosts};
 
 use crate::error::Error;
@@ -14,6 +14,7 @@ use crate::host;
 use crate::options::Options;
 use crate::shown;
 use crate::style::{BAD, FAINT, GOOD, STRONG};
+use toolhold_terminal::table::Table;
 
 /// Lists the plugins of all running hosts. If no host runs, lists the plugins that a new host would
 /// load.
@@ -71,50 +72,36 @@ const LISTED: usize = 400;
 const HEADS: [&str; 9] =
     ["NAME", "VERSION", "GEN", "DIGEST", "STATE", "CALLS", "FAILED", "P50", "P99"];
 
+/// The column of the state.
+const STATE: usize = 4;
+
 fn table(out: &mut impl Write, plugins: &[PluginState]) -> std::io::Result<()> {
-    let rows: Vec<[String; 9]> = plugins.iter().map(cells).collect();
-    let mut widths = HEADS.map(str::len);
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    writeln!(out, "{FAINT}{}{FAINT:#}", line(&HEADS.map(str::to_owned), widths))?;
-    for (row, plugin) in rows.iter().zip(plugins) {
-        let style = if plugin.digest.is_some() { GOOD } else { BAD };
-        // The colour is added after the padding, because it has no width.
-        let state = plugin.word();
-        let coloured = format!("{style}{state}{style:#}");
-        writeln!(out, "{}", line(row, widths).replacen(state, &coloured, 1))?;
-        write_list(out, "reaches", &plugin.hosts)?;
-        write_list(out, "secrets:", &plugin.secrets)?;
+    let mut table = Table::new(HEADS, &[2, 5, 6, 7, 8]);
+    for plugin in plugins {
+        table.row(cells(plugin));
+        table.colour(STATE, if plugin.digest.is_some() { GOOD } else { BAD });
+        add_list(&mut table, "reaches", &plugin.hosts);
+        add_list(&mut table, "secrets:", &plugin.secrets);
         if let Some(waiting) = &plugin.waiting {
             let version = match &waiting.version {
-                Some(version) => format!("{} ", neutral_line(cut(version, 40))),
+                Some(version) => format!("{} ", cut(version, 40)),
                 None => String::new(),
             };
             let state = if waiting.held { "held back" } else { "not loaded" };
-            let reason = neutral_line(&waiting.reason);
-            writeln!(out, "  {FAINT}{version}{state}: {reason}{FAINT:#}")?;
+            table.detail(&format!("{version}{state}: {}", waiting.reason));
         }
     }
-    Ok(())
+    table.print(out)
 }
 
-fn write_list(out: &mut impl Write, label: &str, items: &[String]) -> std::io::Result<()> {
+fn add_list(table: &mut Table<9>, label: &str, items: &[String]) {
     if items.is_empty() {
-        return Ok(());
+        return;
     }
     let list = items.join(", ");
     let short = cut(&list, LISTED);
     let more = if short.len() < list.len() { "…" } else { "" };
-    writeln!(out, "  {FAINT}{label} {}{more}{FAINT:#}", neutral_line(short))
-}
-
-fn line(cells: &[String; 9], widths: [usize; 9]) -> String {
-    let padded: Vec<String> =
-        cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-    padded.join("  ").trim_end().to_owned()
+    table.detail(&format!("{label} {short}{more}"));
 }
 
 fn cells(plugin: &PluginState) -> [String; 9] {
@@ -124,8 +111,8 @@ fn cells(plugin: &PluginState) -> [String; 9] {
         plugin.name.clone()
     };
     [
-        neutral_line(&name),
-        neutral_line(cut(plugin.version.as_deref().unwrap_or("-"), 40)),
+        name,
+        cut(plugin.version.as_deref().unwrap_or("-"), 40).to_owned(),
         plugin.generation.to_string(),
         plugin.digest.as_deref().map_or("-", |digest| cut(digest, 12)).to_owned(),
         plugin.word().to_owned(),

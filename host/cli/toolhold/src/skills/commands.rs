@@ -8,7 +8,8 @@ use toolhold_core::config::{Config, Folders};
 use toolhold_core::text::{counted, neutral, neutral_line};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
-use toolhold_terminal::style::{BAD, FAINT, GOOD, STRONG, WARNING};
+use toolhold_terminal::style::{BAD, GOOD, STRONG, WARNING};
+use toolhold_terminal::table::Table;
 
 use toolhold_skills::Skills;
 use toolhold_skills::folder::{Owners, SkillFolder};
@@ -47,12 +48,17 @@ fn list(skills: &Skills, as_json: bool) -> Result<Exit, CommandError> {
     if all.is_empty() {
         writeln!(out, "There are no skills.")?;
     }
-    for skill in all {
+    let mut table = Table::new(["NAME", "FROM", "DESCRIPTION"], &[]);
+    for skill in &all {
         let Skill { name, description, folder, origin, .. } = skill;
-        let folder = neutral_line(&folder.display().to_string());
-        let style = if origin.counts() { FAINT } else { WARNING };
-        writeln!(out, "{STRONG}{name}{STRONG:#}  {style}{}{style:#}", origin.in_words())?;
-        writeln!(out, "  {description}\n  {FAINT}{folder}{FAINT:#}")?;
+        table.row([name.clone(), origin.in_words().to_owned(), description.clone()]);
+        if !origin.counts() {
+            table.colour(1, WARNING);
+        }
+        table.detail(&folder.display().to_string());
+    }
+    if !all.is_empty() {
+        table.print(&mut out)?;
     }
     drop(out);
     let mut err = anstream::stderr();

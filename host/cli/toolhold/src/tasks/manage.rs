@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use anstyle::Style;
 use jiff::Timestamp;
 use serde_json::json;
 use toolhold_core::config::Folders;
@@ -14,6 +15,7 @@ use toolhold_schedule::{
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{BAD, FAINT, GOOD, STRONG, WARNING};
+use toolhold_terminal::table::Table;
 
 use crate::arguments::tasks::TasksCommand;
 
@@ -162,17 +164,22 @@ fn list(
     if all.is_empty() {
         return writeln!(out, "There are no tasks.");
     }
+    let mut table = Table::new(["NAME", "WHEN", "LAST RUN", "DIRECTORY"], &[]);
     for task in all {
-        let name = &task.state.order.name;
-        let times = describe_times(task);
-        let next = describe_next(task, enabled);
-        writeln!(out, "{STRONG}{name}{STRONG:#}  {times}, {next}")?;
-        let directory = neutral_line(cut(&task.owner.directory, SHOWN));
-        writeln!(out, "  {FAINT}in {directory}{FAINT:#}")?;
-        if let Some(last) = &task.state.last {
-            print_run(out, "  ", last)?;
+        let when = format!("{}, {}", describe_times(task), describe_next(task, enabled));
+        let directory = cut(&task.owner.directory, SHOWN).to_owned();
+        let last = task.state.last.as_ref();
+        let state = last.map_or_else(|| "-".to_owned(), |run| run.state.to_string());
+        table.row([task.state.order.name.clone(), when, state, directory]);
+        if let Some(last) = last {
+            table.colour(2, style_of(last));
+            table.detail(&describe_run(last));
+            for line in shown_output(last).lines() {
+                table.detail(&format!("  {line}"));
+            }
         }
     }
+    table.print(out)?;
     match runner {
         _ if !enabled => Ok(()),
         Some(runner) => writeln!(out, "The tasks are run by {runner}."),
@@ -229,21 +236,33 @@ fn line(text: &str) -> String {
 }
 
 fn print_run(out: &mut impl Write, before: &str, run: &TaskRun) -> std::io::Result<()> {
-    let style = match &*run.state {
+    let style = style_of(run);
+    writeln!(out, "{before}{style}{}{style:#}", describe_run(run))?;
+    for line in shown_output(run).lines() {
+        writeln!(out, "    {}", neutral_line(line))?;
+    }
+    Ok(())
+}
+
+fn style_of(run: &TaskRun) -> Style {
+    match &*run.state {
         "done" => GOOD,
         "failed" | "denied" | "interrupted" => BAD,
         "skipped" => WARNING,
         _ => FAINT,
-    };
+    }
+}
+
+/// Describes the result and the time of a run.
+fn describe_run(run: &TaskRun) -> String {
     let missed = match run.missed {
         0 => String::new(),
         MAX_COUNTED.. => format!(", after {MAX_COUNTED} or more missed runs"),
         missed => format!(", after {}", counted(missed, "missed run")),
     };
-    writeln!(out, "{before}{style}{}{style:#} for {}{missed}", run.state, run.due)?;
-    let output: String = run.output.chars().take(SHOWN).collect();
-    for line in output.lines() {
-        writeln!(out, "    {}", neutral_line(line))?;
-    }
-    Ok(())
+    format!("{} for {}{missed}", run.state, run.due)
+}
+
+fn shown_output(run: &TaskRun) -> String {
+    run.output.chars().take(SHOWN).collect()
 }

@@ -13,9 +13,10 @@ use crate::exit::Exit;
 use crate::options::Options;
 use crate::plugin_description::{Card, Imports};
 use crate::schema;
-use crate::shown::{self, LEAST, SUMMARY, shortened};
-use crate::style::{FAINT, STRONG, warn};
+use crate::shown;
+use crate::style::{STRONG, warn};
 use crate::{call, host};
+use toolhold_terminal::table::Table;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &ToolsArguments, options: &Options) -> Result<Exit, Error> {
@@ -59,20 +60,11 @@ fn all(host: &Host, off: String, as_json: bool) -> Result<Exit, Error> {
     if tools.is_empty() {
         warn(&neutral_line(&off))?;
     }
-    let mut out = anstream::stdout().lock();
-    let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
+    let mut table = Table::new(["NAME", "FROM", "DESCRIPTION"], &[]);
     for tool in &tools {
-        let name = &tool.name;
-        let provider = provider(host, &tool.name);
-        // The summary is shortened, since readers look for the name and the provider.
-        let others = width + provider.len() + "    …".chars().count();
-        let most = shown::columns().map_or(SUMMARY, |columns| columns.saturating_sub(others));
-        writeln!(
-            out,
-            "{STRONG}{name:width$}{STRONG:#}  {}  {FAINT}{provider}{FAINT:#}",
-            shortened(tool, most.clamp(LEAST, SUMMARY)),
-        )?;
+        table.row([tool.name.clone(), provider(host, &tool.name), shown::summary(tool)]);
     }
+    table.print(&mut anstream::stdout().lock())?;
     Ok(Exit::Success)
 }
 
@@ -206,7 +198,7 @@ fn behaviour(annotations: Annotations) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shown::summary;
+    use crate::shown::{SUMMARY, summary};
 
     fn tool(description: &str) -> Definition {
         Definition {

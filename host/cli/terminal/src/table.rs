@@ -1,0 +1,164 @@
+//! Prints the lists of the commands in one style: a heading, columns, and lines below a row.
+
+use std::io::{self, Write};
+
+use anstyle::Style;
+use toolhold_core::text::neutral_line;
+
+use crate::shown::{LEAST, columns};
+use crate::style::{FAINT, STRONG};
+
+/// Rows with headings. The text of a cell can't steer the terminal.
+#[derive(Debug)]
+pub struct Table<const N: usize> {
+    heads: [&'static str; N],
+    /// Columns of numbers, aligned right.
+    numbers: &'static [usize],
+    rows: Vec<Row<N>>,
+}
+
+#[derive(Debug)]
+struct Row<const N: usize> {
+    cells: [String; N],
+    /// The colour of one cell, such as the state.
+    colour: Option<(usize, Style)>,
+    /// Lines below the row.
+    details: Vec<String>,
+}
+
+impl<const N: usize> Table<N> {
+    /// Makes a table without rows.
+    pub fn new(heads: [&'static str; N], numbers: &'static [usize]) -> Self {
+        Self { heads, numbers, rows: Vec::new() }
+    }
+
+    /// Adds a row. The first cell is the name of the thing that the row is about.
+    pub fn row(&mut self, cells: [String; N]) {
+        let cells = cells.map(|cell| neutral_line(&cell));
+        self.rows.push(Row { cells, colour: None, details: Vec::new() });
+    }
+
+    /// Gives a cell of the last row a colour.
+    pub fn colour(&mut self, column: usize, style: Style) {
+        if let Some(row) = self.rows.last_mut() {
+            row.colour = Some((column, style));
+        }
+    }
+
+    /// Adds a line below the last row.
+    pub fn detail(&mut self, text: &str) {
+        if let Some(row) = self.rows.last_mut() {
+            row.details.push(neutral_line(text));
+        }
+    }
+
+    /// Writes the table for the terminal behind stdout, or with whole lines if there is none.
+    ///
+    /// # Errors
+    ///
+    /// The output can't be written.
+    pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        self.print_in(out, columns())
+    }
+
+    fn print_in(&self, out: &mut impl Write, columns: Option<usize>) -> io::Result<()> {
+        let widths = self.widths(columns);
+        let mut heads = Vec::new();
+        for (column, head) in self.heads.iter().enumerate() {
+            heads.push(self.pad(column, head, widths[column]));
+        }
+        writeln!(out, "{FAINT}{}{FAINT:#}", heads.join("  ").trim_end())?;
+        for row in &self.rows {
+            let mut line = String::new();
+            for (column, cell) in row.cells.iter().enumerate() {
+                let padded = self.pad(column, cell, widths[column]);
+                let is_last = column + 1 == N;
+                let text = if is_last { padded.trim_end() } else { &*padded };
+                line += &match row.colour {
+                    Some((coloured, style)) if coloured == column => {
+                        format!("{style}{text}{style:#}")
+                    }
+                    _ if column == 0 => format!("{STRONG}{text}{STRONG:#}"),
+                    _ => text.to_owned(),
+                };
+                if !is_last {
+                    line += "  ";
+                }
+            }
+            writeln!(out, "{}", line.trim_end())?;
+            for detail in &row.details {
+                writeln!(out, "  {FAINT}{detail}{FAINT:#}")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the widths of the columns. The last one gets what a terminal leaves.
+    fn widths(&self, columns: Option<usize>) -> [usize; N] {
+        let mut widths = self.heads.map(|head| head.chars().count());
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(&row.cells) {
+                *width = cell.chars().count().max(*width);
+            }
+        }
+        if let (Some(columns), Some((last, others))) = (columns, widths.split_last_mut()) {
+            let taken = others.iter().map(|width| width + 2).sum();
+            *last = columns.saturating_sub(taken).max(LEAST).min(*last);
+        }
+        widths
+    }
+
+    /// Pads a text to the width of its column, or cuts it there.
+    fn pad(&self, column: usize, text: &str, width: usize) -> String {
+        if text.chars().count() > width {
+            let cut: String = text.chars().take(width.saturating_sub(1)).collect();
+            return format!("{}…", cut.trim_end());
+        }
+        if self.numbers.contains(&column) {
+            format!("{text:>width$}")
+        } else {
+            format!("{text:width$}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(columns: Option<usize>) -> String {
+        let mut table = Table::new(["NAME", "CALLS", "ABOUT"], &[1]);
+        table.row(["a".to_owned(), "12".to_owned(), "\u{1b}[2J short".to_owned()]);
+        table.detail("below\nit");
+        table.row(["longer".to_owned(), "3".to_owned(), "word ".repeat(10)]);
+        let mut out = Vec::new();
+        table.print_in(&mut out, columns).expect("a vector takes everything");
+        let text = String::from_utf8(out).expect("it is UTF-8");
+        anstream::adapter::strip_str(&text).to_string()
+    }
+
+    #[test]
+    fn columns_are_aligned_and_no_cell_steers_the_terminal() {
+        let text = printed(None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "NAME    CALLS  ABOUT");
+        assert_eq!(lines[1], "a          12  \u{fffd}[2J short");
+        assert_eq!(lines[2], "  below it");
+        assert_eq!(lines[3], format!("longer      3  {}", "word ".repeat(10).trim_end()));
+    }
+
+    #[test]
+    fn last_column_fits_the_terminal() {
+        for columns in [40, 60] {
+            let text = printed(Some(columns));
+            assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
+        }
+        assert!(
+            printed(Some(40)).contains("  3  word word word word word…\n"),
+            "{}",
+            printed(Some(40))
+        );
+        // A narrow terminal breaks lines: the text stays long enough to be read.
+        assert!(printed(Some(10)).contains("word word word word wor…"));
+    }
+}
