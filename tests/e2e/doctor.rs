@@ -616,3 +616,16 @@ fn doctor_checks_requests_and_shows_no_secret() {
     fs::remove_file(config.join("token")).expect("it is removed");
     run(&[("TOKEN", SECRET)]).expect("Requests", "secret by-file", "warning", "can't be read");
 }
+
+#[test]
+fn secret_that_no_request_can_carry_is_reported() {
+    let cli = Cli::new();
+    let table = "[plugins.word]\nhosts = [\"https://api.example.com:8443\"]\n[plugins.word.secrets.key]\nenv = \"TOKEN\"\n";
+    cli.configure(&format!("{table}hosts = [\"api.example.com\"]\n"));
+    let report = examined(doctor(&cli).env("TOKEN", "zq-7731-Wert"));
+    let found = report.expect("Requests", "hosts of secret key", "warning", "`word`");
+    assert!(found["fix"].as_str().is_some_and(|fix| fix.contains("[plugins.word.secrets.key]")));
+    cli.configure(&format!("{table}hosts = [\"https://api.example.com:8443\"]\n"));
+    let report = examined(doctor(&cli).env("TOKEN", "zq-7731-Wert"));
+    assert!(!report.0.to_string().contains("hosts of secret"), "{}", report.0);
+}

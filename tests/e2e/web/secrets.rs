@@ -209,6 +209,28 @@ fn secret_from_each_source_reaches_its_server_only() {
 }
 
 #[test]
+fn secret_that_is_not_sent_is_told_with_the_line_that_sends_it() {
+    let server = Server::plain(echo);
+    let cli = Cli::new();
+    let origin = format!("http://{}", server.address);
+    for (host, is_sent) in [("127.0.0.1", false), (origin.as_str(), true)] {
+        cli.configure(&format!(
+            "[tools.web]\nallowed_private_hosts = [\"{}\"]\n[tools.web.secrets.key]\nenv = \"TOKEN\"\nhosts = [\"{host}\"]\n",
+            server.address
+        ));
+        let mut command = cli.command(&["call", "--yes", "fetch", &format!("url={origin}/x")]);
+        let output = command.env("TOKEN", SECRET).output().expect("toolhold starts");
+        let told = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        assert_untold("the answer", told.as_bytes());
+        let line = format!("add \"{origin}\" to `hosts` in [tools.web.secrets.key]");
+        assert_eq!(told.contains(&line), !is_sent, "{told}");
+        let sent = got(server.asked().last().expect("it was asked"));
+        assert_eq!(sent.as_deref() == Some(SECRET), is_sent);
+    }
+}
+
+#[test]
 fn secret_goes_only_to_its_host_methods_and_paths() {
     run(async {
         let other = Server::plain(ok);

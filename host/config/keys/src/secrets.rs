@@ -31,8 +31,9 @@ section! {
         #[schemars(extend("examples" = [["pass", "show", "example"]]))]
         pub command: Vec<String>, Narrowing::Ignored;
         /// The hosts that the secret is sent to: `"api.example.com"` and `"*.example.com"` with
-        /// https on port 443, `"api.example.com:8443"` or `"localhost:3000"` on that port. After a
-        /// `*`, the name needs at least two parts. At least one host is needed.
+        /// https on port 443, `"api.example.com:8443"` or `"localhost:3000"` on that port, or a URL
+        /// such as `"http://127.0.0.1:3000"`. After a `*`, the name needs at least two parts. At
+        /// least one host is needed.
         pub hosts: Vec<WrittenSecretHost>, Narrowing::Ignored;
         /// The methods of the requests that carry the secret. If empty, all.
         #[serde(skip_serializing_if = "Vec::is_empty")]

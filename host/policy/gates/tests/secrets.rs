@@ -1,6 +1,9 @@
 //! The requests that a secret is put into.
 
-use toolhold_policy::egress::{Placement, PrivateHosts, SecretHost, SecretRule, Target};
+use toolhold_policy::egress::{
+    Grant, Placement, PrivateHosts, Reach, SecretHost, SecretMismatch, SecretRule, Target,
+};
+use toolhold_policy::{Origin, OwnTable, Placed};
 
 #[test]
 fn secret_goes_only_into_requests_of_its_rule() {
@@ -105,6 +108,11 @@ fn secret_host_must_not_cover_hosts_of_many_owners() {
         "[::1]:3000",
         "::1",
         "nas:443",
+        "https://example.com",
+        "https://*.example.com:8443",
+        "http://127.0.0.1:18777",
+        "http://[::1]:3000",
+        "http://localhost",
     ] {
         SecretHost::new(written).unwrap_or_else(|why| panic!("{written}: {why}"));
     }
@@ -115,12 +123,92 @@ fn secret_host_must_not_cover_hosts_of_many_owners() {
         ("*.com:443", "at least two parts of a name"),
         ("com", "add its port"),
         ("*.*.com", "`*` isn't allowed"),
-        ("https://example.com", "not a URL"),
+        ("https://example.com/v1", "without a path"),
+        ("https://user:word@example.com", "without a path"),
+        ("ftp://example.com", "https or http"),
+        ("http://example.com", "only to this machine"),
+        ("http://*.localhost", "at least two parts"),
+        ("http://10.0.0.1:80", "only to this machine"),
+        ("https://*", "every host"),
         ("example.com:0", "ports are numbers"),
         ("example.com:x", "ports are numbers"),
-        ("10.0.0.0/8", "a range of addresses"),
+        ("10.0.0.0/8", "without a path"),
     ] {
         let why = SecretHost::new(written).expect_err(written).to_string();
         assert!(why.contains(expected), "{written}: {why}");
+    }
+}
+
+fn rule(host: &str, methods: &[&str], paths: &[&str]) -> SecretRule {
+    SecretRule {
+        name: "token".to_owned(),
+        hosts: vec![SecretHost::new(host).expect("a valid one")],
+        methods: methods.iter().map(|&method| method.to_owned()).collect(),
+        paths: paths.iter().map(|&path| path.to_owned()).collect(),
+        placement: Placement::Query { name: "key".to_owned() },
+    }
+}
+
+#[test]
+fn request_to_a_host_of_a_secret_has_a_reason_to_go_without_it() {
+    let opened = [PrivateHosts::new("127.0.0.1:18777").expect("a valid one")];
+    for (host, url, mismatch) in [
+        ("127.0.0.1", "http://127.0.0.1:18777/v1", Some(SecretMismatch::Origin)),
+        ("https://127.0.0.1:18777", "http://127.0.0.1:18777/v1", Some(SecretMismatch::Origin)),
+        ("http://127.0.0.1:18777", "http://127.0.0.1:18777/v1", None),
+        ("http://127.0.0.1:18777", "https://127.0.0.1:18777/v1", Some(SecretMismatch::Origin)),
+        ("127.0.0.1:18778", "http://127.0.0.1:18778/v1", Some(SecretMismatch::NoTls)),
+        ("api.example.com", "http://api.example.com/v1", Some(SecretMismatch::NoTls)),
+        ("api.example.com", "https://api.example.com/v1", None),
+        ("api.example.com", "https://api.example.com:8443/v1", Some(SecretMismatch::Origin)),
+        ("api.example.com", "https://api.example.com/v2", Some(SecretMismatch::Path)),
+        ("api.example.com", "https://other.example.com/v2", None),
+    ] {
+        let rule = rule(host, &["GET"], &["/v1"]);
+        let target = Target::parse(url).expect("a URL");
+        let path = &url[target.origin().len()..];
+        assert_eq!(rule.mismatch(&target, "GET", path, &opened), mismatch, "{host}: {url}");
+        let applies = rule.applies_to(&target, "GET", path, &opened);
+        let is_same_host = !url.contains("other");
+        assert_eq!(applies, mismatch.is_none() && is_same_host, "{host}: {url}");
+    }
+    let target = Target::parse("https://a.example/").expect("a URL");
+    let mismatch = rule("a.example", &["GET"], &[]).mismatch(&target, "POST", "/", &[]);
+    assert_eq!(mismatch, Some(SecretMismatch::Method));
+}
+
+#[test]
+fn secret_that_no_grant_can_reach_is_found() {
+    let place = Origin::default();
+    for (grant, private, host, is_reached) in [
+        ("api.example.com", None, "api.example.com", true),
+        ("api.example.com", None, "api.example.com:8443", false),
+        ("https://api.example.com:8443", None, "api.example.com", false),
+        ("*.example.com", None, "api.example.com", true),
+        ("other.example", None, "api.example.com", false),
+        ("other.example", None, "*.example.com", true),
+        ("other.example", Some("127.0.0.1:18777"), "127.0.0.1", false),
+        ("other.example", Some("127.0.0.1:18777"), "http://127.0.0.1:18777", true),
+        ("other.example", None, "http://127.0.0.1:18777", false),
+    ] {
+        let reach = Reach {
+            table: OwnTable::default(),
+            grants: vec![Placed {
+                value: Grant::new(grant).expect("a valid one"),
+                place: place.clone(),
+            }],
+            denied: Vec::new(),
+            private: private
+                .into_iter()
+                .map(|private| Placed {
+                    value: PrivateHosts::new(private).expect("a valid one"),
+                    place: place.clone(),
+                })
+                .collect(),
+            job_servers: false,
+            https_only: Placed { value: true, place: place.clone() },
+            place: place.clone(),
+        };
+        assert_eq!(rule(host, &[], &[]).may_be_sent(&reach), is_reached, "{grant}: {host}");
     }
 }

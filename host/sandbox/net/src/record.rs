@@ -80,6 +80,11 @@ impl Record {
         self.update(|requested| requested.secrets.push(name.to_owned()));
     }
 
+    /// Adds a notice to the answer of the call.
+    pub(super) fn notice(&self, notice: String) {
+        self.report.say(notice);
+    }
+
     pub(super) fn set_job(&self, job: &str, address: IpAddr) {
         self.update(|requested| {
             requested.job = Some(job.to_owned());

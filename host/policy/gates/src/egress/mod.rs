@@ -12,5 +12,5 @@ mod target;
 pub use address::{Forbidden, forbidden};
 pub use pattern::{HostPattern, HostPatternError, PrivateHosts, PrivateHostsError};
 pub use reach::{Grant, HostGrantError, Missing, Reach, ReachStatus};
-pub use secret::{Placement, SecretHost, SecretHostError, SecretRule};
+pub use secret::{Placement, SecretHost, SecretHostError, SecretMismatch, SecretRule};
 pub use target::{Scheme, Target, TargetError, TargetHost};

@@ -212,9 +212,12 @@ impl HostPattern {
         }
     }
 
-    /// Checks whether it matches one host only.
-    pub(super) fn is_single_host(&self) -> bool {
-        matches!(self.form, Form::Host(_))
+    /// Returns the host if the pattern matches only one.
+    pub(super) fn single_host(&self) -> Option<&TargetHost> {
+        match &self.form {
+            Form::Host(host) => Some(host),
+            Form::Any | Form::Labels { .. } => None,
+        }
     }
 
     /// Checks whether it matches any host.

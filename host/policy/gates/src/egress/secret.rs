@@ -1,6 +1,7 @@
 //! Decides which requests a secret may be put into.
 
-use super::pattern::{HostPattern, HostPatternError, PortError, PrivateHosts, with_port};
+use super::pattern::{HostPattern, PrivateHosts};
+use super::reach::{Grant, HostGrantError, Missing, Reach, ReachStatus};
 use super::target::{LOCALHOST, Scheme, Target, TargetHost};
 
 /// Where in a request a secret is put.
@@ -23,12 +24,15 @@ pub enum Placement {
 /// An entry for the hosts of a secret that isn't valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretHostError {
-    /// Its port isn't valid.
+    /// The entry isn't valid as a grant for requests, either.
     #[error(transparent)]
-    Port(#[from] PortError),
-    /// Its pattern isn't valid.
-    #[error(transparent)]
-    Pattern(#[from] HostPatternError),
+    Grant(#[from] HostGrantError),
+    /// The entry would send the secret without TLS over a network.
+    #[error(
+        "a secret is sent by http only to this machine: write https, or `localhost` or a loopback \
+         address"
+    )]
+    Http,
     /// The pattern matches every host.
     #[error("`*` would send the secret to every host: name the hosts that it is for")]
     Any,
@@ -48,32 +52,34 @@ pub enum SecretHostError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretHost {
     hosts: HostPattern,
+    scheme: Option<Scheme>,
     port: Option<u16>,
 }
 
 impl SecretHost {
-    /// Reads an entry: `api.example.com` (https on its default port), `*.example.com:8443`,
-    /// `localhost:3000`.
+    /// Reads an entry, in the form of a [`Grant`]: `api.example.com` (https on its default port),
+    /// `*.example.com:8443`, `localhost:3000`, `http://127.0.0.1:3000`.
     ///
     /// # Errors
     ///
     /// The fault of the entry, and what to write instead.
     pub fn new(written: &str) -> Result<Self, SecretHostError> {
-        // For a URL, the pattern returns the error.
-        let (hosts, port) =
-            if written.contains("://") { (written, None) } else { with_port(written)? };
-        let hosts = HostPattern::new(hosts)?;
+        let Grant { hosts, scheme, port, .. } = Grant::new(written)?;
         if hosts.is_any() {
             return Err(SecretHostError::Any);
         }
         let is_short = hosts.plain_labels().is_some_and(|labels| labels < 2);
-        if is_short && !hosts.is_single_host() {
+        if is_short && hosts.single_host().is_none() {
             return Err(SecretHostError::Wide);
         }
-        if is_short && port.is_none() && !is_localhost(&hosts) {
+        let is_local = hosts.single_host().is_some_and(is_local);
+        if is_short && port.is_none() && !is_local {
             return Err(SecretHostError::NoPort);
         }
-        Ok(Self { hosts, port })
+        if scheme == Some(Scheme::Http) && !is_local {
+            return Err(SecretHostError::Http);
+        }
+        Ok(Self { hosts, scheme, port })
     }
 
     /// Returns the hosts.
@@ -83,18 +89,61 @@ impl SecretHost {
 
     /// Returns the port.
     pub fn port(&self) -> u16 {
-        self.port.unwrap_or(Scheme::Https.port())
+        self.port.unwrap_or(self.scheme.unwrap_or(Scheme::Https).port())
     }
 
     fn matches(&self, target: &Target) -> bool {
-        // Without a port, the entry is for https alone.
-        let has_scheme = self.port.is_some() || target.scheme == Scheme::Https;
-        has_scheme && self.port() == target.port && self.hosts.matches(&target.host)
+        self.has_scheme(target.scheme)
+            && self.port() == target.port
+            && self.hosts.matches(&target.host)
+    }
+
+    fn has_scheme(&self, scheme: Scheme) -> bool {
+        match self.scheme {
+            Some(own) => own == scheme,
+            // Without a scheme and a port, the entry is for https alone.
+            None => self.port.is_some() || scheme == Scheme::Https,
+        }
+    }
+
+    /// Checks whether the rules for requests can let one reach this host with the secret. True if
+    /// that is unclear: several hosts match a pattern.
+    fn is_reached(&self, reach: &Reach) -> bool {
+        let Some(host) = self.hosts.single_host() else { return true };
+        for scheme in [Scheme::Https, Scheme::Http] {
+            let target = Target { scheme, host: host.clone(), port: self.port() };
+            let is_opened = reach.private.iter().any(|private| private.value.names(&target));
+            if !self.has_scheme(scheme) || (scheme == Scheme::Http && !is_opened) {
+                continue;
+            }
+            let status = reach.status(&target, "GET", &[]);
+            if matches!(status, Ok(ReachStatus::Granted | ReachStatus::Unlisted(Missing::Method))) {
+                return true;
+            }
+        }
+        false
     }
 }
 
-fn is_localhost(hosts: &HostPattern) -> bool {
-    hosts.is_single_host() && hosts.matches(&TargetHost::Name(LOCALHOST.to_owned()))
+/// Checks whether a host is this machine.
+fn is_local(host: &TargetHost) -> bool {
+    match host {
+        TargetHost::Name(name) => name == LOCALHOST,
+        TargetHost::Address(address) => address.to_canonical().is_loopback(),
+    }
+}
+
+/// The reason why a secret isn't put into a request to one of its hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretMismatch {
+    /// Its entries for the host have another port or scheme.
+    Origin,
+    /// The request has no TLS, and no entry for private hosts opens its host.
+    NoTls,
+    /// Its methods don't have the method.
+    Method,
+    /// None of its paths is above the path.
+    Path,
 }
 
 /// The requests that a secret may be put into. All conditions have to match.
@@ -128,23 +177,44 @@ impl SecretRule {
         path: &str,
         private: &[PrivateHosts],
     ) -> bool {
-        let is_protected = match target.scheme {
-            Scheme::Https => true,
-            Scheme::Http => {
-                let is_local = match &target.host {
-                    TargetHost::Name(name) => name == LOCALHOST,
-                    TargetHost::Address(address) => address.to_canonical().is_loopback(),
-                };
-                is_local && private.iter().any(|private| private.names(target))
-            }
-        };
-        if !is_protected || !self.hosts.iter().any(|host| host.matches(target)) {
-            return false;
+        let has_host = self.hosts.iter().any(|host| host.hosts.matches(&target.host));
+        has_host && self.mismatch(target, method, path, private).is_none()
+    }
+
+    /// Returns the reason why the secret isn't put into a request to one of its hosts. Returns
+    /// `None` if it is put in, or if the request goes to another host. The parameters are those of
+    /// [`applies_to`](Self::applies_to).
+    pub fn mismatch(
+        &self,
+        target: &Target,
+        method: &str,
+        path: &str,
+        private: &[PrivateHosts],
+    ) -> Option<SecretMismatch> {
+        if !self.hosts.iter().any(|host| host.hosts.matches(&target.host)) {
+            return None;
         }
-        let has_method = self.methods.is_empty() || self.methods.iter().any(|one| one == method);
-        let has_path =
-            self.paths.is_empty() || self.paths.iter().any(|prefix| is_below(path, prefix));
-        has_method && has_path
+        let is_opened =
+            is_local(&target.host) && private.iter().any(|private| private.names(target));
+        if target.scheme == Scheme::Http && !is_opened {
+            return Some(SecretMismatch::NoTls);
+        }
+        if !self.hosts.iter().any(|host| host.matches(target)) {
+            return Some(SecretMismatch::Origin);
+        }
+        if !self.methods.is_empty() && !self.methods.iter().any(|one| one == method) {
+            return Some(SecretMismatch::Method);
+        }
+        if !self.paths.is_empty() && !self.paths.iter().any(|prefix| is_below(path, prefix)) {
+            return Some(SecretMismatch::Path);
+        }
+        None
+    }
+
+    /// Checks whether the rules for requests can let the secret reach one of its hosts. True if
+    /// that is unclear.
+    pub fn may_be_sent(&self, reach: &Reach) -> bool {
+        self.hosts.iter().any(|host| host.is_reached(reach))
     }
 }
 

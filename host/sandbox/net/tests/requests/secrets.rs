@@ -80,6 +80,34 @@ fn secret_goes_to_its_host_path_and_method_only() {
 }
 
 #[test]
+fn secret_that_is_not_sent_is_reported_unless_another_one_is() {
+    run(async {
+        let server = Server::plain(ok);
+        let base = format!("http://{}", server.address);
+        let mut elsewhere = secret("127.0.0.1:1", bearer());
+        elsewhere.rule.name = "elsewhere".to_owned();
+        let caller = Caller::new(with(&[&server], vec![elsewhere.clone()]));
+        for _ in 0..2 {
+            caller.get(&format!("{base}/api")).await.expect("it answers");
+        }
+        let notices = caller.report.entries().unsaid.clone();
+        assert_eq!(notices.len(), 1, "{notices:?}");
+        let told = format!("`elsewhere` was not sent to {base}");
+        assert!(notices[0].contains(&told) && notices[0].contains("secrets.elsewhere]"));
+        assert!(!notices[0].contains(SECRET), "{notices:?}");
+
+        // A host with two secrets gets one of them.
+        let own = secret(&server.address.to_string(), bearer());
+        let caller = Caller::new(with(&[&server], vec![elsewhere, own]));
+        caller.get(&format!("{base}/api")).await.expect("it answers");
+        assert_eq!(caller.report.entries().unsaid.len(), 0);
+        caller.get(&format!("{base}/other")).await.expect("it answers");
+        assert_eq!(caller.report.entries().unsaid.len(), 2);
+        assert_eq!(server.asked().len(), 4);
+    });
+}
+
+#[test]
 fn secret_for_localhost_goes_to_its_port_on_this_machine_only() {
     run(async {
         let (server, other) = (Server::plain(ok), Server::plain(ok));

@@ -31,6 +31,36 @@ pub fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
             ),
         });
     }
+    findings.extend(unsent_secrets(folders, loaded, &directory));
+    findings
+}
+
+/// Finds the secrets of plugins that no request can carry, because no grant reaches their hosts.
+fn unsent_secrets(folders: &Folders, loaded: &Config, directory: &Path) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for plugin in loaded.values.plugins.keys() {
+        // A fault of the grants is one of the configuration, which is reported there.
+        let Ok(Some(settings)) = loaded.egress_of_plugin(plugin, folders, directory) else {
+            continue;
+        };
+        for secret in settings.secrets {
+            if secret.rule.may_be_sent(&settings.reach) {
+                continue;
+            }
+            let name = secret.rule.name;
+            findings.push(Finding::warning(
+                format!("hosts of secret {name}"),
+                format!(
+                    "no request of the plugin `{plugin}` can carry the secret: its `hosts` differ \
+                     from those that the plugin may reach"
+                ),
+                format!(
+                    "write the same host, scheme and port in `hosts` of \
+                     [plugins.{plugin}.secrets.{name}] and of [plugins.{plugin}]"
+                ),
+            ));
+        }
+    }
     findings
 }
 
