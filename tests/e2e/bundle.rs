@@ -712,8 +712,8 @@ fn bundle_carries_the_plugins_that_are_named_and_what_is_intact() {
     assert!(told.contains("plugins/word.wasm.minisig") && !told.contains("other"), "{told}");
     let (told, path) = create("two.tar", &["--only", "nope"], 4);
     assert!(told.contains("nope: the plugin isn't installed") && !path.exists(), "{told}");
-    let (_, path) = create("one.tar", &[], 4);
-    assert!(path.exists(), "it isn't overwritten");
+    let (told, path) = create("one.tar", &[], 4);
+    assert!(told.contains("exists already") && path.exists(), "{told}");
     let (told, path) = create("three.tar", &["--key", "nope"], 2);
     assert!(told.contains("nope.key") && !path.exists(), "{told}");
     let approved = machines.admin.folders.data.join("approved");

@@ -182,7 +182,7 @@ pub struct Catalogue {
     tools: Vec<Arc<Tool>>,
     /// Names and aliases.
     names: HashMap<String, usize>,
-    /// Names of expected plugins that aren't loaded, each with the reason.
+    /// Names of plugins whose expected component isn't loaded, each with a sentence that says why.
     missing: Vec<(String, String)>,
     /// Names of plugins that are being loaded.
     loading: Vec<String>,
@@ -208,8 +208,8 @@ pub(crate) fn place_elsewhere(name: &str) -> Option<&'static str> {
 }
 
 impl Catalogue {
-    /// Returns a catalogue of `tools` and `filters`. `missing` names the expected plugins that
-    /// aren't loaded, each with the reason.
+    /// Returns a catalogue of `tools` and `filters`. `missing` names the plugins whose expected
+    /// component isn't loaded, each with a sentence that says why.
     ///
     /// # Errors
     ///
@@ -299,10 +299,8 @@ impl Catalogue {
             format!("no tool is named `{}`", neutral_line(cut(name, 128))),
         );
         let plugin = name.split_once("__").map_or(name, |(plugin, _)| plugin);
-        if let Some((_, reason)) = self.missing.iter().find(|(missing, _)| missing == plugin) {
-            return Err(
-                failure.with_suggestion(format!("The plugin `{plugin}` is not loaded: {reason}"))
-            );
+        if let Some((_, why)) = self.missing.iter().find(|(missing, _)| missing == plugin) {
+            return Err(failure.with_suggestion(why.clone()));
         }
         if let Some(place) = place_elsewhere(name) {
             return Err(failure.with_suggestion(place));

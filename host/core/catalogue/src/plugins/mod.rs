@@ -401,15 +401,22 @@ impl Plugins {
         Ok(())
     }
 
-    /// Returns the expected plugins of which no version runs, each with the reason.
+    /// Returns the plugins whose expected component isn't loaded, each with a sentence that says
+    /// why. A version before may serve.
     fn list_missing(&self, slots: &[Slot]) -> Vec<(String, String)> {
         let mut missing = Vec::new();
         for slot in slots {
-            if slot.running.is_none()
-                && let Some(waiting) = &slot.waiting
-            {
-                missing.push((slot.name.clone(), waiting.reason.clone()));
-            }
+            let Some(waiting) = &slot.waiting else { continue };
+            let name = &slot.name;
+            let reason = &waiting.reason;
+            let sentence = match &slot.running {
+                None => format!("The plugin `{name}` is not loaded: {reason}"),
+                Some(_) => format!(
+                    "The new component of the plugin `{name}` is not loaded, and the version \
+                     before serves: {reason}"
+                ),
+            };
+            missing.push((name.clone(), sentence));
         }
         let names: HashSet<&str> = slots.iter().map(|slot| &*slot.name).collect();
         let folder = self.policies.folder();
@@ -422,7 +429,7 @@ impl Plugins {
             } else {
                 "it isn't installed: run `toolhold plugin install`".to_owned()
             };
-            missing.push((name.clone(), reason));
+            missing.push((name.clone(), format!("The plugin `{name}` is not loaded: {reason}")));
         }
         missing
     }

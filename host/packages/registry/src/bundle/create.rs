@@ -80,6 +80,9 @@ pub fn create(
     });
     match result {
         Ok(()) => Ok(index),
+        Err(WriteError::Io(error)) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(BundleError::Exists)
+        }
         Err(WriteError::Io(error)) => Err(BundleError::file(path, error)),
         Err(WriteError::Bundle(error)) => Err(error),
     }

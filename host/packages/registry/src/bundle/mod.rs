@@ -54,6 +54,9 @@ pub enum BundleError {
     /// The bundle can't be signed.
     #[error(transparent)]
     Signing(#[from] SigningError),
+    /// The new bundle has the path of a file, which isn't overwritten.
+    #[error("the file exists already; give another path, or remove the file first")]
+    Exists,
     /// A file can't be read or written.
     #[error("{path}: {error}")]
     File {
