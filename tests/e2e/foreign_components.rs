@@ -158,6 +158,35 @@ fn wrong_value_is_refused_before_the_component_runs() {
 }
 
 #[test]
+fn case_of_a_variant_is_shown_in_the_form_that_works() {
+    let form = r#"{"tag": "circle", "value": 1}"#;
+    let cli = Cli::new();
+    let file = plugin("every-type").display().to_string();
+    let shown = cli.run(&["--plugin", &file, "tools", "every-type__same-draw"]).ends(0).stdout;
+    assert!(shown.contains(form) && shown.contains(r#"{"tag": "empty"}"#), "{shown}");
+    let wrong = [
+        "--plugin",
+        &file,
+        "call",
+        "--yes",
+        "every-type__same-draw",
+        r#"{"value": {"circle": 2}}"#,
+    ];
+    let refused = cli.run(&wrong).ends(2);
+    assert!(refused.stderr.contains(form), "{}", refused.stderr);
+    let right = [
+        "--plugin",
+        &file,
+        "call",
+        "--yes",
+        "every-type__same-draw",
+        &format!(r#"{{"value": {form}}}"#),
+    ];
+    let answer = cli.run(&right).ends(0).stdout;
+    assert!(answer.contains("circle"), "{answer}");
+}
+
+#[test]
 fn error_of_a_result_is_the_failure_of_the_tool() {
     run(async {
         let scene = scene().await;

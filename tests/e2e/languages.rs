@@ -322,6 +322,32 @@ fn sdk_of_javascript_works_in_a_host() {
     fixture.keeps();
 }
 
+/// The language has no SDK and no generator of bindings here: the source has the types of the WIT
+/// in the layout of the canonical ABI.
+#[test]
+fn plugin_without_an_sdk_works_in_a_host() {
+    let Some(tools) = fetched("plugins-c") else { return };
+    let cli = Cli::new();
+    let source = root().join("tests/plugins/zig");
+    let core = cli.work().join("core.wasm");
+    let mut compiler = Command::new(tools.join("bin/python3"));
+    compiler.args(["-m", "ziglang", "build-exe"]).arg(source.join("plugin.zig"));
+    compiler.args(["-target", "wasm32-freestanding", "-fno-entry", "-rdynamic"]);
+    compiler.args(["-O", "ReleaseSmall", &format!("-femit-bin={}", core.display())]);
+    let compiled = compiler.envs(compiler_caches(&tools)).output().expect("the compiler starts");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+
+    let manifest = source.join("plugin.toml").display().to_string();
+    let core = core.display().to_string();
+    cli.run(&["plugin", "pack", &core, "--manifest", &manifest]).ends(0);
+    let tested = cli.run(&["plugin", "test", "mirror.wasm", "--json"]).ends(0).json();
+    assert_eq!(tested["ok"], true, "{tested}");
+    let call = ["--plugin", "mirror.wasm", "call", "--yes", "mirror__mirror", "text=añb€"];
+    assert_eq!(cli.run(&call).ends(0).stdout.trim(), "€bña");
+    let listed = cli.run(&["--plugin", "mirror.wasm", "tools", "mirror__mirror"]).ends(0).stdout;
+    assert!(listed.contains("only reads (enforced)"), "{listed}");
+}
+
 #[test]
 fn sdk_of_c_works_in_a_host() {
     let Some(tools) = fetched("plugins-c") else { return };

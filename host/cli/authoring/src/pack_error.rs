@@ -19,9 +19,9 @@ pub enum PackError {
     #[error("the import {0} has an unknown form")]
     UnknownImport(String),
     #[error(
-        "the file is a core module without a description of its interfaces. Compile it with \
-         bindings of `toolhold plugin wit`, or for a target that makes components (Rust: \
-         wasm32-wasip2)"
+        "the file is a core module without a description of its interfaces, and doesn't export \
+         those of the contract. Compile it with bindings of `toolhold plugin wit`, or for a target \
+         that makes components (Rust: wasm32-wasip2)"
     )]
     Undescribed,
     #[error("the module can't be made into a component: {0}")]

@@ -1,4 +1,4 @@
-//! Writes the custom section of a component that holds the manifest.
+//! Writes custom sections of a component, such as the one that holds the manifest.
 
 use wasmparser::{Parser, Payload};
 
@@ -36,14 +36,24 @@ pub(crate) fn with_section(component: &[u8], manifest: &[u8]) -> Result<Vec<u8>,
         packed.drain(start..content.end);
     }
 
-    let mut body = Vec::new();
-    push_length(&mut body, SECTION.len())?;
-    body.extend_from_slice(SECTION.as_bytes());
-    body.extend_from_slice(manifest);
-    packed.push(CUSTOM);
-    push_length(&mut packed, body.len())?;
-    packed.extend_from_slice(&body);
+    push_section(&mut packed, SECTION, manifest)?;
     Ok(packed)
+}
+
+/// Writes a custom section at the end of a component.
+pub(crate) fn push_section(
+    component: &mut Vec<u8>,
+    name: &str,
+    content: &[u8],
+) -> Result<(), PackError> {
+    let mut body = Vec::new();
+    push_length(&mut body, name.len())?;
+    body.extend_from_slice(name.as_bytes());
+    body.extend_from_slice(content);
+    component.push(CUSTOM);
+    push_length(component, body.len())?;
+    component.extend_from_slice(&body);
+    Ok(())
 }
 
 /// Returns the position of the header of a custom section with this content: the number of the

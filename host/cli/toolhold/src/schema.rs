@@ -1,6 +1,7 @@
 //! Describes the arguments in a tool's schema as a table for people.
 
 use serde_json::Value;
+use toolhold_core::object_forms;
 
 /// An argument of a tool.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,6 +68,9 @@ fn type_text(schema: &Value, root: &Value, depth: usize) -> String {
         return literal(value);
     }
 
+    if let Some(forms) = object_forms(schema) {
+        return forms;
+    }
     let mut types: Vec<String> = match &schema["type"] {
         Value::String(name) => vec![named_type(name, schema, root, depth)],
         Value::Array(names) => names

@@ -7,6 +7,7 @@ use jsonschema::{ValidationError, Validator};
 use serde_json::{Map, Value};
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_contract::{Category, Definition, Failure};
+use toolhold_engine::object_forms;
 
 use crate::catalogue::Tool;
 use crate::coerce::coerce;
@@ -164,6 +165,12 @@ pub(crate) fn describe(problem: &ValidationError<'_>, schema: &Value, what: &str
         ValidationErrorKind::Type { kind: TypeKind::Single(kind) } => {
             format!("it has to be of type {kind}")
         }
+        ValidationErrorKind::OneOfNotValid { .. } | ValidationErrorKind::AnyOf { .. } => {
+            match forms_at(problem.schema_path().as_str(), schema) {
+                Some(forms) => format!("it has to have one of the forms {forms}"),
+                None => problem.masked().to_string(),
+            }
+        }
         _ => problem.masked().to_string(),
     };
     if place.is_empty() {
@@ -171,6 +178,12 @@ pub(crate) fn describe(problem: &ValidationError<'_>, schema: &Value, what: &str
     }
     let text_with_place = format!("{}: {text}", place.trim_start_matches('/'));
     neutral_line(cut(&text_with_place, MAX_PROBLEM))
+}
+
+/// Returns the forms of the choice whose keyword is at a place in a schema.
+fn forms_at(keyword: &str, schema: &Value) -> Option<String> {
+    let (choice, _) = keyword.rsplit_once('/')?;
+    object_forms(schema.pointer(choice)?)
 }
 
 /// Returns an unknown name, with the most similar argument if there is one.

@@ -4,6 +4,7 @@
 //! This crate compiles and runs nothing, and doesn't know the engine.
 
 mod capability;
+mod example;
 pub mod file;
 mod imports;
 mod manifest;
@@ -12,7 +13,8 @@ mod settings;
 mod shape;
 mod versions;
 
-pub use capability::{Capability, CapabilityFacts, Unasked, grant_line};
+pub use capability::{Capability, CapabilityFacts, Unasked};
+pub use example::object_forms;
 pub use imports::refusal;
 pub use manifest::{
     ComponentError, Interfaces, Manifest, ManifestError, Part, PartListError, Request,
