@@ -353,6 +353,55 @@ fn grants_are_no_more_than_asked_for_and_those_of_a_name_are_shown_to_its_next_p
 }
 
 #[test]
+fn denied_path_names_the_command_that_grants_it_and_no_more() {
+    let living = Living::new();
+    let reader = br#"{"manifest":1,"name":"word","version":"1","description":"Reads","capabilities":[{"name":"files","access":"read","reason":"to read"},{"name":"process","reason":"to count"}]}"#;
+    let mut reads = Component { manifests: vec![reader.to_vec()], ..version("word", "1", "one") };
+    reads.offers[0].input_schema =
+        r#"{"type":"object","properties":{"path":{"type":"string"}}}"#.into();
+    reads.offers[0].subject_pointer = Some("/path".into());
+    let file = source(&living, &reads.encode());
+    let told = ends(&living.toolhold(&["plugin", "add", &file, "--yes"]), 0);
+    assert!(told.contains("\n  toolhold plugin grant word --allow-read .\n"), "{told}");
+    assert!(told.contains("\n  programs = ["), "{told}");
+
+    let call = ["call", "--yes", "word__say", "path=a.txt"];
+    let denied = ends(&living.toolhold(&call), 3);
+    let command = "toolhold plugin grant word --allow-read .";
+    assert!(denied.contains(command) && denied.contains(r#"access = "read" }"#), "{denied}");
+
+    // Grants that the plugin doesn't ask for, and directories that nobody may grant.
+    let before = read_kept(&living);
+    for (arguments, told) in [
+        (&["word", "--allow-host", "example.com"][..], "doesn't ask for network requests"),
+        (&["word", "--store", "16"], "doesn't ask for storage"),
+        (&["word", "--allow-read", "/"], "/"),
+        (&["w0rd", "--allow-read", "."], "w0rd"),
+    ] {
+        let line: Vec<&str> = ["plugin", "grant"].into_iter().chain(arguments.to_vec()).collect();
+        let answer = living.toolhold(&line);
+        assert_ne!(answer.status.code(), Some(0), "{line:?}");
+        let text = String::from_utf8_lossy(&answer.stderr).into_owned();
+        assert!(text.contains(told), "{line:?}: {text}");
+    }
+    assert_eq!(read_kept(&living), before, "nothing is granted");
+    let told = ends(&living.toolhold(&["plugin", "grant", "word"]), 0);
+    assert!(told.contains(command), "{told}");
+    assert_eq!(read_kept(&living), before, "a list grants nothing");
+
+    // Writing, of a plugin that asks only to read.
+    ends(&living.toolhold(&["plugin", "grant", "word", "--allow-path", "."]), 0);
+    let own = fs::read_to_string(living.folders.config_file()).expect("it is written");
+    let own: toml::Table = own.parse().expect("it is TOML");
+    let granted = &own["plugins"]["word"]["allowed_paths"][0];
+    assert_eq!(granted["access"].as_str(), Some("read"));
+    assert_eq!(granted["path"].as_str(), living.work().to_str());
+    ends(&living.toolhold(&call), 0);
+    let told = ends(&living.toolhold(&["plugin", "add", &file, "--allow-read", "."]), 4);
+    assert!(told.contains("toolhold plugin grant word"), "{told}");
+}
+
+#[test]
 fn two_installs_at_once_leave_one_whole_plugin() {
     let living = Living::new();
     let files = ["one", "two"].map(|answer| {

@@ -7,7 +7,10 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Living, ends, fetched, version};
+use crate::support::{Living, ends, fetched, server, version};
+
+#[path = "../../host/packages/registry/tests/fetching/writable.rs"]
+mod writable;
 
 /// A component in a private folder, where `minisign` also puts its keys.
 fn component(living: &Living, name: &str, answer: &'static str) -> PathBuf {
@@ -57,6 +60,62 @@ fn minisign(root: &Path, file: &Path, arguments: &[&str]) -> Output {
         .stdin(Stdio::null())
         .output()
         .expect("it starts")
+}
+
+#[test]
+fn published_plugin_is_installed_with_its_signature() {
+    let author = Living::new();
+    let file = component(&author, "word", "one");
+    let key = new_key(&author, "default");
+    ends(&author.toolhold(&["plugin", "sign", text(&file)]), 0);
+    let folder = author.root().join("served");
+    fs::create_dir(&folder).expect("a folder is made");
+    let registry = writable::Registry { has_referrers: true, ..Default::default() }.serve();
+    let in_registry = format!("oci+http://127.0.0.1:{}/plugin:1.0", registry.port());
+    for destination in [text(&folder), &in_registry] {
+        let publish = ["plugin", "publish", text(&file), destination];
+        let told = ends(&author.toolhold(&publish), 0);
+        assert!(told.contains("word 1.0.0 is published, signed by key `default`"), "{told}");
+        let again = ends(&author.toolhold(&publish), 0);
+        assert!(again.contains("is already published"), "{again}");
+        let user = Living::new();
+        trust(&user, &key, "word", "");
+        let told = ends(&user.toolhold(&["plugin", "add", destination, "--yes"]), 0);
+        assert!(told.contains("Installed word 1.0.0"), "{told}");
+        ends(&user.toolhold(&["plugin", "verify"]), 0);
+    }
+    let published = folder.join("word.wasm");
+    let mode = fs::metadata(&published).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(mode, 0o644);
+
+    // A rebuilt component has a signature of the component before, and then none.
+    let before = fs::read(&published).expect("it is there");
+    component(&author, "word", "two");
+    let publish = ["plugin", "publish", text(&file), text(&folder)];
+    let told = ends(&author.toolhold(&publish), 2);
+    assert!(told.contains("its signature is wrong") && told.contains("plugin sign"), "{told}");
+    fs::remove_file(file.with_extension("wasm.minisig")).expect("it is removed");
+    for destination in [text(&folder), &in_registry] {
+        let line = ["plugin", "publish", text(&file), destination];
+        let told = ends(&author.toolhold(&line), if destination == in_registry { 4 } else { 2 });
+        assert!(told.contains("--replace"), "{told}");
+    }
+    assert_eq!(fs::read(&published).ok(), Some(before), "nothing is replaced");
+    assert!(folder.join("word.wasm.minisig").exists());
+    let told = ends(&author.toolhold(&[&publish[..], &["--replace"]].concat()), 0);
+    assert!(told.contains("without a signature"), "{told}");
+    assert_eq!(fs::read(&published).ok(), fs::read(&file).ok());
+    assert!(!folder.join("word.wasm.minisig").exists(), "the old signature is gone");
+
+    for (destination, told) in
+        [("https://example.com/word.wasm", "takes no files"), ("/nowhere", "isn't a folder")]
+    {
+        let text = ends(&author.toolhold(&["plugin", "publish", text(&file), destination]), 2);
+        assert!(text.contains(told), "{text}");
+    }
+    fs::write(&file, b"\0asm no component").expect("it is written");
+    let told = ends(&author.toolhold(&publish), 4);
+    assert!(!told.contains("is published"), "{told}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use toolhold_contract::{CancellationToken, Category, Failure, Subject, SubjectKind};
-use toolhold_engine::Plugin;
+use toolhold_engine::{Capability, Origin, Plugin};
 use toolhold_policy::ResolvedSubject;
 use toolhold_policy::egress::Target;
 use toolhold_system::files::{FileError, FileView, LastLink, real_or_given};
@@ -404,11 +404,23 @@ fn no_directory(plugin: &Plugin, path: &str) -> Failure {
         ),
         rule: "directories need a grant".into(),
         place: "built in".into(),
-        remedy: format!(
-            "To allow it, set `allowed_paths` in {}; the plugin's manifest has to ask for `files`.",
-            plugin.policy().table
-        ),
+        remedy: remedy_without_directory(plugin),
     })
+}
+
+fn remedy_without_directory(plugin: &Plugin) -> String {
+    let info = plugin.info();
+    let table = &plugin.policy().table;
+    if info.origin == Origin::BuiltIn {
+        return format!("To allow it, set `allowed_paths` in {table}.");
+    }
+    let request = info.manifest.asks_for(Capability::Files);
+    let advice = request.and_then(|request| Some((request.grant_option()?, request.grant_line()?)));
+    let Some((option, line)) = advice else {
+        return "The plugin's author has to ask for `files` in its manifest.".to_owned();
+    };
+    let name = &info.manifest.name;
+    format!("To allow it, run `toolhold plugin grant {name} {option}`, or {}", table.lines(line))
 }
 
 #[cfg(test)]

@@ -313,7 +313,7 @@ pub use toolhold_data_dir::state;
 pub use toolhold_engine::capability::providers::*;
 pub use toolhold_engine::{
     Builtin, Candidate, Capability, EmbeddedFile, Limits, Manifest, Origin, PluginInfo,
-    Precompiled, Request as CapabilityRequest, RequestedLimits, SchemaCost, grant_line, helper_hook,
+    Precompiled, Request as CapabilityRequest, RequestedLimits, SchemaCost, helper_hook,
     object_forms, own_helper,
 };
 pub use toolhold_net::Resolve;

@@ -217,12 +217,6 @@ const _: () = {
     }
 };
 
-/// Returns an example of a line in the plugin's table that grants a capability. Returns `None` if
-/// this version of Toolhold doesn't have the capability.
-pub fn grant_line(capability: &str) -> Option<&'static str> {
-    Capability::named(capability).map(|capability| capability.facts().line)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

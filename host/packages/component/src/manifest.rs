@@ -249,6 +249,40 @@ impl Manifest {
 }
 
 impl Request {
+    /// Checks whether the plugin asks for files only to read them.
+    pub fn is_read_only(&self) -> bool {
+        self.access.as_deref() == Some("read")
+    }
+
+    /// Returns an example of a line in the plugin's table that grants the request, and no more than
+    /// it asks for. Returns `None` if this version of Toolhold doesn't have the capability.
+    pub fn grant_line(&self) -> Option<&'static str> {
+        match Capability::named(&self.name)? {
+            Capability::Files if self.is_read_only() => {
+                Some(r#"allowed_paths = [{ path = ".", access = "read" }]"#)
+            }
+            capability => Some(capability.facts().line),
+        }
+    }
+
+    /// Returns an example of the option of `toolhold plugin grant` that grants the request. Returns
+    /// `None` if only the configuration grants it.
+    pub fn grant_option(&self) -> Option<&'static str> {
+        match Capability::named(&self.name)? {
+            Capability::Files if !self.is_read_only() => Some("--allow-path ."),
+            Capability::Files | Capability::Search => Some("--allow-read ."),
+            Capability::Http => Some("--allow-host api.example.com"),
+            Capability::Store => Some("--store 16"),
+            Capability::Index => Some("--index 16"),
+            Capability::Session => Some("--session"),
+            Capability::Process
+            | Capability::Service
+            | Capability::Embeddings
+            | Capability::Parts
+            | Capability::Schedule => None,
+        }
+    }
+
     fn bounded(&self) -> Self {
         Self {
             name: bounded_line(&self.name),
@@ -390,5 +424,29 @@ impl Interfaces {
             }
         }
         Ok(interfaces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plugin_that_only_reads_is_not_advised_to_get_more() {
+        for (name, access, line, option) in [
+            ("files", Some("read"), r#"access = "read""#, Some("--allow-read .")),
+            ("files", Some("read-write"), r#"["."]"#, Some("--allow-path .")),
+            ("files", None, r#"["."]"#, Some("--allow-path .")),
+            ("process", None, "programs = ", None),
+        ] {
+            let request = Request {
+                name: name.to_owned(),
+                access: access.map(str::to_owned),
+                reason: "it needs that".to_owned(),
+            };
+            let written = request.grant_line().unwrap_or_default();
+            assert!(written.contains(line), "{written}");
+            assert_eq!(request.grant_option(), option, "{request:?}");
+        }
     }
 }

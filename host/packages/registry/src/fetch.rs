@@ -9,7 +9,7 @@ use crate::error::FetchError;
 use crate::fetched::{FetchOptions, Fetched, MAX_SIGNATURE, PURPOSE, Tags, unexpected};
 use crate::files;
 use crate::manifest::{media_types, shown};
-use crate::oci::Session;
+use crate::oci::{Purpose, Session};
 use crate::source::Source;
 
 /// Fetches a plugin. `progress` is called with the bytes of the component so far, and with its
@@ -37,7 +37,9 @@ pub async fn fetch(
             }
         }
         Source::Url(url) => from_url(url, door, options, progress).await,
-        Source::Oci(reference) => Session::new(reference, door, options)?.fetch(progress).await,
+        Source::Oci(reference) => {
+            Session::new(reference, door, options, Purpose::Fetch)?.fetch(progress).await
+        }
     }
 }
 
@@ -52,7 +54,9 @@ pub async fn tags(
     options: &FetchOptions,
 ) -> Result<Tags, FetchError> {
     match source {
-        Source::Oci(reference) => Session::new(reference, door, options)?.tags().await,
+        Source::Oci(reference) => {
+            Session::new(reference, door, options, Purpose::Fetch)?.tags().await
+        }
         other => Err(FetchError::Source {
             text: shown(&other.to_string()),
             why: "only a source in a registry (oci://…) has tags".to_owned(),

@@ -1,4 +1,5 @@
-//! Plugins of others: where they come from ([`Source`]), and how they are fetched ([`fetch`]).
+//! Plugins of others: where they come from ([`Source`]), how they are fetched ([`fetch`]), and how
+//! authors publish them ([`publish`]).
 //!
 //! A source is a file, a folder with a built component, a URL, or an artifact in an OCI registry.
 //! Nothing is installed or run here: the result is bytes, with their digest, the exact source, and
@@ -17,6 +18,7 @@ mod fetched;
 mod files;
 mod manifest;
 mod oci;
+mod publish;
 mod reference;
 mod source;
 
@@ -25,5 +27,6 @@ pub use error::FetchError;
 pub use fetch::{fetch, tags};
 pub use fetched::{FetchOptions, Fetched, MAX_SIGNATURE, MAX_SIGNATURES, Tags};
 pub use manifest::media_types;
+pub use publish::{Publication, Published, publish};
 pub use reference::{Reference, ReferenceError};
 pub use source::Source;

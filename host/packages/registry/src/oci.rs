@@ -41,20 +41,30 @@ const MAX_PAGE: u64 = 1 << 20;
 /// The header in which a registry states the digest of a manifest.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
+/// The actions of a session in its repository. A token is requested for no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Fetching.
+    Fetch,
+    /// Fetching and publishing.
+    Publish,
+}
+
 /// The requests about one artifact.
 pub(crate) struct Session<'a> {
     door: &'a OutboundClient,
-    reference: &'a Reference,
-    options: &'a FetchOptions,
-    base: Url,
+    pub(crate) reference: &'a Reference,
+    pub(crate) options: &'a FetchOptions,
+    pub(crate) base: Url,
+    purpose: Purpose,
     authorization: Option<Credential>,
 }
 
 /// The bytes of a manifest as the registry sent them, with their digest.
-struct ReceivedManifest {
-    bytes: Vec<u8>,
-    digest: String,
-    media_type: String,
+pub(crate) struct ReceivedManifest {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) digest: String,
+    pub(crate) media_type: String,
 }
 
 impl<'a> Session<'a> {
@@ -62,8 +72,10 @@ impl<'a> Session<'a> {
         reference: &'a Reference,
         door: &'a OutboundClient,
         options: &'a FetchOptions,
+        purpose: Purpose,
     ) -> Result<Self, FetchError> {
-        Ok(Self { door, reference, options, base: reference.base()?, authorization: None })
+        let base = reference.base()?;
+        Ok(Self { door, reference, options, base, purpose, authorization: None })
     }
 
     /// Fetches the component with its signatures. Only the first request may name a tag. The other
@@ -143,7 +155,7 @@ impl<'a> Session<'a> {
     }
 
     /// Receives a manifest, and compares its digest with the requested and the stated one.
-    async fn receive_manifest(
+    pub(crate) async fn receive_manifest(
         &self,
         answer: Response,
         version: &str,
@@ -245,23 +257,27 @@ impl<'a> Session<'a> {
         Ok(Vec::new())
     }
 
-    /// Sends a GET. After a 401, sends it once more with the credential that the registry asks for:
-    /// a token may have expired since the last request.
-    async fn get(
+    /// Sends a GET.
+    pub(crate) async fn get(
         &mut self,
         url: &Url,
         accepted: &[&'static str],
         limits: Limits,
     ) -> Result<Response, FetchError> {
+        let mut request = Request::get(PURPOSE, url.as_str())?.limits(limits);
+        for media_type in accepted {
+            request = request.header(ACCEPT, HeaderValue::from_static(media_type));
+        }
+        self.send(request).await
+    }
+
+    /// Sends a request. After a 401, sends it once more with the credential that the registry asks
+    /// for: a token may have expired since the last request.
+    pub(crate) async fn send(&mut self, request: Request) -> Result<Response, FetchError> {
         let mut is_second = false;
         loop {
-            let mut request = Request::get(PURPOSE, url.as_str())?
-                .limits(limits)
-                .credential(self.authorization.clone());
-            for media_type in accepted {
-                request = request.header(ACCEPT, HeaderValue::from_static(media_type));
-            }
-            let answer = self.door.send(request).await?;
+            let with_login = request.clone().credential(self.authorization.clone());
+            let answer = self.door.send(with_login).await?;
             // A challenge by a server that the registry redirects to has no effect.
             let is_from_registry = same_origin(answer.url(), &self.base);
             if answer.status() != StatusCode::UNAUTHORIZED || !is_from_registry {
@@ -297,7 +313,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Fetches a token for reading this repository. `login` is the login for the registry.
+    /// Fetches a token for this repository. `login` is the login for the registry.
     async fn fetch_token(
         &self,
         realm: &str,
@@ -309,9 +325,13 @@ impl<'a> Session<'a> {
             self.refused("the token server", why)
         })?;
         let host = authority(&url);
+        let actions = match self.purpose {
+            Purpose::Fetch => "pull",
+            Purpose::Publish => "pull,push",
+        };
         url.query_pairs_mut()
             .extend_pairs(service.map(|service| ("service", service)))
-            .append_pair("scope", &format!("repository:{}:pull", self.reference.name()));
+            .append_pair("scope", &format!("repository:{}:{actions}", self.reference.name()));
 
         let host_login = self.options.credentials.login(&host);
         let mut named_urls = vec![&self.base];
@@ -378,7 +398,11 @@ impl<'a> Session<'a> {
             ),
             Some(Login::Basic(_)) | None => format!(
                 "the login was refused. Check the login for {registry} in {file}, and its \
-                 permission to read {}",
+                 permission to {} {}",
+                match self.purpose {
+                    Purpose::Fetch => "read",
+                    Purpose::Publish => "write to",
+                },
                 self.reference.name()
             ),
         };
@@ -386,12 +410,12 @@ impl<'a> Session<'a> {
     }
 
     /// Returns a URL of the repository.
-    fn url(&self, path: &str) -> Result<Url, FetchError> {
+    pub(crate) fn url(&self, path: &str) -> Result<Url, FetchError> {
         let url = self.base.join(&format!("/v2/{}/{path}", self.reference.name()));
         url.map_err(|error| OutboundError::Url(error.to_string()).into())
     }
 
-    fn refused(&self, what: &str, why: impl ToString) -> FetchError {
+    pub(crate) fn refused(&self, what: &str, why: impl ToString) -> FetchError {
         FetchError::Refused {
             what: what.to_owned(),
             from: self.reference.to_string(),

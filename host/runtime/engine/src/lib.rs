@@ -47,7 +47,7 @@ pub use toolhold_compiler::{Precompiled, helper_hook, own_helper};
 pub use toolhold_component::PluginConfig;
 pub use toolhold_component::file::EmbeddedFile;
 pub use toolhold_component::{
-    Capability, Manifest, Request, RequestedLimits, SchemaCost, grant_line, object_forms,
+    Capability, Manifest, Request, RequestedLimits, SchemaCost, object_forms,
 };
 
 use crate::engine::Engine;

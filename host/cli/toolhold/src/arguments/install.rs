@@ -13,6 +13,22 @@ Examples:
 The command shows what the plugin asks for, and asks you. The plugin gets only the grants that you \
 name.";
 
+const GRANT_AFTER: &str = "\
+Examples:
+  toolhold plugin grant notes --allow-read ~/notes
+  toolhold plugin grant notes --allow-host api.example.com --store 16
+
+The grants are added to [plugins.NAME]. A plugin that asks only to read gets only that. Without \
+options, the command lists the grants and what is missing.";
+
+const PUBLISH_AFTER: &str = "\
+Examples:
+  toolhold plugin publish notes.wasm oci://registry.example.com/notes:1.2
+  toolhold plugin publish notes.wasm /srv/www/plugins
+
+The signatures in FILE.minisig go with it. `toolhold plugin add` installs from a registry, from a \
+folder, and from a web server that serves the folder. Logins for registries are those of docker.";
+
 const UPDATE_AFTER: &str = "\
 Examples:
   toolhold plugin update
@@ -28,6 +44,14 @@ pub(crate) enum InstallCommand {
     /// Install a plugin: show its requests, ask, write your grants, and pin it in toolhold.lock
     #[command(after_help = ADD_AFTER)]
     Add(AddArguments),
+    /// Grant an installed plugin what it asks for, in your own toolhold.toml
+    #[command(after_help = GRANT_AFTER)]
+    Grant {
+        /// The plugin's name
+        name: String,
+        #[command(flatten)]
+        grants: GrantArguments,
+    },
     /// Install the missing plugins that the configuration names by `source`
     #[command(after_help = "Examples:\n  toolhold plugin install\n  toolhold plugin install --yes")]
     Install {
@@ -99,6 +123,20 @@ pub(crate) enum InstallCommand {
 pub(crate) struct AddArguments {
     /// A file, a folder with a built plugin, https://…, or oci://REGISTRY/NAME:TAG
     pub(crate) source: String,
+    #[command(flatten)]
+    pub(crate) grants: GrantArguments,
+    /// Don't ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Install only the component whose SHA-256 begins with this (at least 32 digits), and don't
+    /// ask
+    #[arg(long, value_name = "SHA256")]
+    pub(crate) digest: Option<String>,
+}
+
+/// The grants that `toolhold plugin add` and `toolhold plugin grant` write.
+#[derive(Debug, Args)]
+pub(crate) struct GrantArguments {
     /// A directory that the plugin may read and change
     #[arg(long, value_name = "DIR")]
     pub(crate) allow_path: Vec<PathBuf>,
@@ -117,11 +155,18 @@ pub(crate) struct AddArguments {
     /// Let the plugin keep its memory between the calls of a session
     #[arg(long)]
     pub(crate) session: bool,
-    /// Don't ask
-    #[arg(long, short)]
-    pub(crate) yes: bool,
-    /// Install only the component whose SHA-256 begins with this (at least 32 digits), and don't
-    /// ask
-    #[arg(long, value_name = "SHA256")]
-    pub(crate) digest: Option<String>,
+}
+
+/// `toolhold plugin publish`.
+#[derive(Debug, Args)]
+#[command(after_help = PUBLISH_AFTER)]
+pub(crate) struct PublishArguments {
+    /// The component's file, or a folder with a built plugin
+    #[arg(value_name = "FILE")]
+    pub(crate) component: PathBuf,
+    /// An existing folder, or oci://REGISTRY/NAME:TAG
+    pub(crate) destination: String,
+    /// Replace another component under the same tag or in the same folder
+    #[arg(long)]
+    pub(crate) replace: bool,
 }

@@ -26,7 +26,7 @@ use crate::options::Options;
 
 use self::bundle::BundleCommand;
 use self::filter::FilterCommand;
-use self::install::InstallCommand;
+use self::install::{InstallCommand, PublishArguments};
 pub(crate) use grants::{AllowArguments, InitArguments, TrustArguments, YesOrNo};
 pub(crate) use keys::{CeilingCommand, KeyCommand, SignArguments};
 use toolhold_authoring::AuthorCommand;
@@ -388,6 +388,8 @@ pub(crate) enum PluginCommand {
     Install(InstallCommand),
     /// Sign a component, so that others can verify that it is yours
     Sign(SignArguments),
+    /// Publish a component and its signature in a folder or a registry
+    Publish(PublishArguments),
     /// Make and show keys that sign plugins
     #[command(subcommand)]
     Key(KeyCommand),

@@ -102,7 +102,7 @@ fn print_plan(out: &mut impl Write, plan: &BundlePlan, setting: &Setting) -> Res
             PlannedChange::New => {
                 writeln!(out, "\n{STRONG}New{STRONG:#}")?;
                 show(out, inspection, signed_by)?;
-                show_granted(out, inspection, &setting.loaded)?;
+                show_granted(out, &inspection.info.manifest, &setting.loaded)?;
             }
             PlannedChange::Other { from, is_downgrade, difference, signer } => {
                 let from = neutral_line(from);

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::json;
 use toolhold_core::config::{Config, WrittenSecretHost};
 use toolhold_core::text::neutral_line;
-use toolhold_core::{Candidate, PluginApprovals, PluginInfo, grant_in_words, grant_line};
+use toolhold_core::{Candidate, PluginApprovals, PluginInfo, grant_in_words};
 
 use super::Setting;
 use crate::error::Error;
@@ -103,7 +103,7 @@ fn write_grants(
     for request in &info.manifest.capabilities {
         if let Some(grant) = grant_in_words(&setting.loaded, name, &request.name) {
             granted.push((request.name.as_str(), grant));
-        } else if let Some(line) = grant_line(&request.name) {
+        } else if let Some(line) = request.grant_line() {
             missing.push(request.name.as_str());
             missing_lines.push(line);
         }

@@ -6,6 +6,7 @@ mod bundle;
 mod inspect;
 mod install;
 mod list;
+mod publish;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,7 +16,8 @@ use toolhold_core::{
     Candidate, Difference, HostError, LockedPlugin, PluginApprovals, PluginInspection, SignerChange,
 };
 
-pub(crate) use self::install::command::{built_in_names, install_wanted, show, show_granted};
+pub(crate) use self::install::command::{built_in_names, install_wanted, show};
+pub(crate) use self::install::grants::show_granted;
 use crate::arguments::PluginCommand;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -34,6 +36,7 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
         }
         PluginCommand::Reload { json } => list::reload(*json),
         PluginCommand::Install(command) => install::command::run(command, options),
+        PluginCommand::Publish(arguments) => publish::run(arguments, options),
         PluginCommand::Sign(arguments) => key::sign(arguments),
         PluginCommand::Key(command) => key::run(command),
         PluginCommand::Bundle(command) => bundle::run(command, options),

@@ -1,9 +1,11 @@
-//! Fetching from servers on loopback: honest ones, and those that lie.
+//! Fetching from servers on loopback, and publishing to them: honest ones, and those that lie.
 
 mod hostile;
 mod logins;
+mod publishing;
 mod real;
 mod shelf;
+mod writable;
 
 #[path = "../../../../../tests/not_tried.rs"]
 mod not_tried;

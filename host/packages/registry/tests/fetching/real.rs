@@ -12,7 +12,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::json;
 use tempfile::TempDir;
 use toolhold_net::requests::{Credential, Request};
-use toolhold_registry::Credentials;
+use toolhold_registry::{Credentials, Publication, Published, Reference, publish};
 use url::Url;
 
 use super::not_tried::not_tried;
@@ -162,9 +162,55 @@ impl Registry {
         digest(&bytes)
     }
 
+    async fn put(
+        &self,
+        reference: &Reference,
+        publication: Publication<'_>,
+    ) -> Result<Published, FetchError> {
+        publish(reference, publication, &self.door(), &self.options(AUTH)).await
+    }
+
     async fn fetch(&self, version: &str) -> Result<Fetched, FetchError> {
         fetch(&self.source(version), &self.door(), &self.options(AUTH), &|_, _| {}).await
     }
+}
+
+#[test]
+fn real_registry_takes_what_is_published() {
+    let Some(program) = program() else { return };
+    run(async {
+        let registry = Registry::start(&program);
+        let Source::Oci(reference) = registry.source(":1.0") else { panic!("is in a registry") };
+        let signatures = [b"signature 1".to_vec(), b"signature 2".to_vec()];
+        let publication = Publication {
+            wasm: WASM,
+            name: "plugin",
+            version: "1.0.0",
+            signatures: &signatures,
+            replaces: false,
+        };
+        let published = registry.put(&reference, publication).await.expect("it is taken");
+        let fetched = registry.fetch(":1.0").await.expect("it is there");
+        assert_eq!((&fetched.bytes[..], &fetched.signatures[..]), (WASM, &signatures[..]));
+        assert_eq!(fetched.resolved, published.source);
+        assert_eq!(
+            registry.put(&reference, publication).await.map(|again| again.is_same),
+            Ok(true)
+        );
+
+        let other = Publication { wasm: b"\0asm another one", ..publication };
+        let refused =
+            registry.put(&reference, other).await.expect_err("the tag is taken").to_string();
+        assert!(refused.contains("--replace"), "{refused}");
+        assert_eq!(registry.fetch(":1.0").await.map(|fetched| fetched.bytes), Ok(WASM.to_vec()));
+        let replacing = Publication { replaces: true, signatures: &[], ..other };
+        registry.put(&reference, replacing).await.expect("it is replaced");
+        let replaced = registry.fetch(":1.0").await.expect("it is there");
+        assert_eq!((&replaced.bytes[..], replaced.signatures.len()), (other.wasm, 0));
+        let door = registry.door();
+        let no_login = publish(&reference, publication, &door, &FetchOptions::default()).await;
+        assert!(matches!(no_login, Err(FetchError::Login { .. })), "{no_login:?}");
+    });
 }
 
 #[test]

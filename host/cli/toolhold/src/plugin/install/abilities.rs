@@ -1,6 +1,6 @@
 //! Describes in plain words the requests of a plugin, before a person installs it.
 
-use toolhold_core::{Capability, Manifest};
+use toolhold_core::{Capability, CapabilityRequest, Manifest};
 
 /// One thing that plugins can be allowed to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) fn abilities(manifest: &Manifest) -> Vec<Ability> {
 
 fn ability(capability: Capability, manifest: &Manifest) -> Ability {
     let request = manifest.asks_for(capability);
-    let reads_only = request.is_some_and(|request| request.access.as_deref() == Some("read"));
+    let reads_only = request.is_some_and(CapabilityRequest::is_read_only);
     let words = match capability {
         Capability::Files if reads_only => "read files in granted directories",
         _ => capability.facts().ability,

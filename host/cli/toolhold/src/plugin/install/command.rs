@@ -1,33 +1,29 @@
-//! `toolhold plugin add`, `remove`, `update`, `outdated`, `verify`, `history` and `rollback`.
+//! `toolhold plugin add`, `grant`, `remove`, `update`, `outdated`, `verify`, `history` and
+//! `rollback`.
 
 use std::io::Write;
 use std::path::absolute;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
+use toolhold_core::config::Folders;
 use toolhold_core::config::insert::WrittenGrants;
-use toolhold_core::config::{Config, PathAccess};
 use toolhold_core::text::neutral_line;
-use toolhold_core::{
-    ApprovedPlugin, Capability, CapabilityRequest, Difference, LockedPlugin, PluginInspection,
-    SignerChange, grant_in_words, grant_line,
-};
+use toolhold_core::{ApprovedPlugin, Difference, LockedPlugin, PluginInspection, SignerChange};
 use toolhold_registry::{Credentials, FetchError, FetchOptions, Fetched, Source, fetch};
 
 use crate::arguments::install::{AddArguments, InstallCommand};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::init::FolderError;
 use crate::options::Options;
 use crate::plugin::Setting;
 use crate::plugin::approve::tell_hosts;
-use crate::plugin::install::{Comparison, Installed, Installer, Offer, abilities, check_source};
+use crate::plugin::install::{
+    Comparison, Installed, Installer, Offer, abilities, check_source, grants,
+};
 use crate::plugin_description::{Differences, Header, LeftOutTools, SignedBy};
 use crate::style::{FAINT, STRONG};
-use crate::{allow, ask, host, init, progress};
-
-/// MiB that a plugin may store if a person agrees at the terminal.
-const USUAL_STORE: u32 = 16;
+use crate::{allow, ask, host, progress};
 
 /// The least digits of a digest that identify a component.
 const MIN_DIGITS: usize = 32;
@@ -40,6 +36,7 @@ pub(crate) fn run(command: &InstallCommand, options: &Options) -> Result<Exit, E
     let shop = Shop { setting: &setting, installer };
     match command {
         InstallCommand::Add(arguments) => shop.add(arguments, options),
+        InstallCommand::Grant { name, grants } => grants::grant(name, grants, &setting, options),
         InstallCommand::Install { yes } => shop.install_wanted(*yes, options),
         InstallCommand::Remove { name } => shop.remove(name),
         InstallCommand::Update { name, check, yes, downgrade, json } => {
@@ -129,7 +126,8 @@ impl Shop<'_> {
     fn add(&self, arguments: &AddArguments, options: &Options) -> Result<Exit, Error> {
         let digest = arguments.digest.as_deref();
         let consent = Consent { yes: arguments.yes, digest, name: None };
-        self.install(&arguments.source, consent, self.grants(arguments)?, options)
+        let grants = grants::from_arguments(&arguments.grants, self.setting)?;
+        self.install(&arguments.source, consent, grants, options)
     }
 
     /// Installs the plugins that the configuration names and that aren't installed.
@@ -186,22 +184,18 @@ impl Shop<'_> {
         check_digest(consent.digest, &offer)?;
         let mut out = anstream::stdout().lock();
         show(&mut out, &offer.inspection, &offer.signed_by)?;
-        show_granted(&mut out, &offer.inspection, &self.setting.loaded)?;
+        let manifest = &offer.inspection.info.manifest;
+        grants::show_granted(&mut out, manifest, &self.setting.loaded)?;
         out.flush()?;
 
-        if offer.inspection.info.manifest.asks_for(Capability::Files).is_some_and(reads_only) {
-            // A grant that the plugin doesn't ask for is left out.
-            for (_, access) in &mut grants.directories {
-                *access = PathAccess::Read;
-            }
-        }
+        grants::narrow(&mut grants, manifest);
         if !consent.yes && consent.digest.is_none() {
             let message = "there is no terminal to ask at; `--yes` installs the current component, \
                  `--digest SHA256` only the component with that digest";
             let mut dialogue = ask::open_dialogue("the plugin is not installed")
                 .ok_or_else(|| Error::Unasked(message.to_owned()))?;
             if allow::folders_of_own_file(options).is_ok() {
-                self.ask_for_grants(&mut dialogue, &offer, &mut grants)?;
+                grants::ask(&mut dialogue, manifest, &mut grants, self.setting)?;
             }
             if !dialogue.yes_or_no(&format!("Install {name}?"), false)? {
                 writeln!(out, "{name} is not installed.")?;
@@ -211,45 +205,10 @@ impl Shop<'_> {
 
         self.installer.install(&offer, &grants)?;
         writeln!(out, "\nInstalled {name} {}.", neutral_line(offer.version()))?;
-        self.show_grants(&mut out, &offer, &grants)?;
+        grants::write_granted(&mut out, name, &grants, &self.setting.folders)?;
+        grants::write_missing(&mut out, manifest, &grants, &self.setting.loaded)?;
         tell_hosts(&mut out, &self.setting.folders, name, offer.digest())?;
         Ok(Exit::Success)
-    }
-
-    /// Shows the written grants, and examples of the missing ones.
-    fn show_grants(
-        &self,
-        out: &mut impl Write,
-        offer: &Offer,
-        grants: &WrittenGrants,
-    ) -> std::io::Result<()> {
-        let name = offer.name();
-        let lines = grants.lines();
-        if !lines.is_empty() {
-            let file = crate::shown::path(&self.setting.folders.config_file());
-            writeln!(out, "Granted in {file}:\n  [plugins.{name}]")?;
-            for line in &lines {
-                writeln!(out, "  {}", neutral_line(line))?;
-            }
-        }
-
-        let mut missing = Vec::new();
-        for request in &offer.inspection.info.manifest.capabilities {
-            let is_configured = grant_in_words(&self.setting.loaded, name, &request.name).is_some();
-            if !is_configured && !is_granted(grants, &request.name) {
-                missing.extend(grant_line(&request.name));
-            }
-        }
-        if !missing.is_empty() {
-            writeln!(
-                out,
-                "Some requests are not granted. To grant them, for example:\n  [plugins.{name}]"
-            )?;
-        }
-        for line in missing {
-            writeln!(out, "  {line}")?;
-        }
-        Ok(())
     }
 
     /// Fetches and examines the component of a source. `written` is the source on the command line,
@@ -270,16 +229,7 @@ impl Shop<'_> {
             check_source(loaded, source)?;
         }
         let door = toolhold_core::door(loaded, folders, "toolhold plugin");
-        let credentials = match source {
-            Source::Oci(_) => {
-                let docker = std::env::var("DOCKER_CONFIG").ok();
-                let home = folders.home.clone().unwrap_or_default();
-                Credentials::load(&Credentials::usual_path(docker.as_deref(), &home))
-                    .map_err(fetch_failed)?
-            }
-            _ => Credentials::default(),
-        };
-        let options = FetchOptions { credentials, ..FetchOptions::default() };
+        let options = fetch_options(source, folders)?;
         let bytes_so_far = AtomicU64::new(0);
         let all_bytes = AtomicU64::new(0);
         let count = |bytes: u64, length: Option<u64>| {
@@ -293,97 +243,6 @@ impl Shop<'_> {
         })
         .await
         .map_err(fetch_failed)
-    }
-
-    /// Returns the grants of the command line.
-    fn grants(&self, arguments: &AddArguments) -> Result<WrittenGrants, Error> {
-        let read = arguments.allow_read.iter().map(|path| (path, PathAccess::Read));
-        let write = arguments.allow_path.iter().map(|path| (path, PathAccess::ReadWrite));
-        let mut directories = Vec::new();
-        for (path, access) in read.chain(write) {
-            let written = path
-                .to_str()
-                .ok_or_else(|| Error::Usage("a directory's name is not UTF-8".to_owned()))?;
-            directories.push((self.directory(written).map_err(Error::usage)?, access));
-        }
-        Ok(WrittenGrants {
-            directories,
-            hosts: arguments.allow_host.clone(),
-            store_mib: arguments.store,
-            index_mib: arguments.index,
-            session: arguments.session,
-        })
-    }
-
-    /// Returns the real path of a directory to grant.
-    fn directory(&self, written: &str) -> Result<String, FolderError> {
-        let here = &self.setting.directory;
-        let path = if written == "." { here.display().to_string() } else { written.to_owned() };
-        init::folder(&path, &self.setting.folders, here)
-    }
-
-    /// Asks for the grants that the plugin wants and the command line doesn't give.
-    fn ask_for_grants(
-        &self,
-        dialogue: &mut ask::Dialogue<impl std::io::BufRead, impl Write>,
-        offer: &Offer,
-        grants: &mut WrittenGrants,
-    ) -> Result<(), Error> {
-        let manifest = &offer.inspection.info.manifest;
-        if let Some(request) = manifest.asks_for(Capability::Files)
-            && grants.directories.is_empty()
-        {
-            grants.directories = self.ask_for_directories(dialogue, request)?;
-        }
-        if manifest.asks_for(Capability::Http).is_some() && grants.hosts.is_empty() {
-            let answer = dialogue
-                .ask("Hosts that the plugin may reach, separated by commas [Enter: none]:")?;
-            grants.hosts = items(&answer).map(str::to_owned).collect();
-        }
-        if manifest.asks_for(Capability::Store).is_some() && grants.store_mib.is_none() {
-            let question = format!("May the plugin store up to {USUAL_STORE} MiB of data?");
-            if dialogue.yes_or_no(&question, false)? {
-                grants.store_mib = Some(USUAL_STORE);
-            }
-        }
-        if manifest.asks_for(Capability::Index).is_some() && grants.index_mib.is_none() {
-            let question =
-                format!("May the plugin store up to {USUAL_STORE} MiB of documents for search?");
-            if dialogue.yes_or_no(&question, false)? {
-                grants.index_mib = Some(USUAL_STORE);
-            }
-        }
-        if manifest.asks_for(Capability::Session).is_some() && !grants.session {
-            grants.session = dialogue.yes_or_no(
-                "May the plugin keep its memory between the calls of a session?",
-                false,
-            )?;
-        }
-        Ok(())
-    }
-
-    /// Asks until the answer is a list of directories that can be granted.
-    fn ask_for_directories(
-        &self,
-        dialogue: &mut ask::Dialogue<impl std::io::BufRead, impl Write>,
-        request: &CapabilityRequest,
-    ) -> Result<Vec<(String, PathAccess)>, Error> {
-        let (access, verbs) = if reads_only(request) {
-            (PathAccess::Read, "read")
-        } else {
-            (PathAccess::ReadWrite, "read and change")
-        };
-        let question =
-            format!("Directories that the plugin may {verbs}, separated by commas [Enter: none]:");
-        loop {
-            let answer = dialogue.ask(&question)?;
-            let directories: Result<Vec<_>, FolderError> =
-                items(&answer).map(|item| Ok((self.directory(item)?, access))).collect();
-            match directories {
-                Ok(directories) => return Ok(directories),
-                Err(error) => dialogue.print(&format!("  {}", neutral_line(&error.to_string())))?,
-            }
-        }
     }
 
     /// Finds the installed plugin of a name from the command line.
@@ -580,12 +439,20 @@ impl Shop<'_> {
     }
 }
 
-fn fetch_failed(error: FetchError) -> Error {
-    Error::Fetch(error.to_string())
+/// Returns the options of requests for a source, with the user's logins for registries.
+pub(crate) fn fetch_options(source: &Source, folders: &Folders) -> Result<FetchOptions, Error> {
+    if !matches!(source, Source::Oci(_)) {
+        return Ok(FetchOptions::default());
+    }
+    let docker = std::env::var("DOCKER_CONFIG").ok();
+    let home = folders.home.clone().unwrap_or_default();
+    let credentials = Credentials::load(&Credentials::usual_path(docker.as_deref(), &home))
+        .map_err(fetch_failed)?;
+    Ok(FetchOptions { credentials, ..FetchOptions::default() })
 }
 
-fn items(list: &str) -> impl Iterator<Item = &str> {
-    list.split(',').map(str::trim).filter(|item| !item.is_empty())
+pub(crate) fn fetch_failed(error: FetchError) -> Error {
+    Error::Fetch(error.to_string())
 }
 
 fn check_digest(wanted: Option<&str>, offer: &Offer) -> Result<(), Error> {
@@ -604,22 +471,6 @@ fn check_digest(wanted: Option<&str>, offer: &Offer) -> Result<(), Error> {
             offer.digest()
         )))
     }
-}
-
-fn is_granted(grants: &WrittenGrants, capability: &str) -> bool {
-    match capability {
-        "files" | "search" => !grants.directories.is_empty(),
-        "http" => !grants.hosts.is_empty(),
-        "store" => grants.store_mib.is_some(),
-        "index" => grants.index_mib.is_some(),
-        "session" => grants.session,
-        _ => false,
-    }
-}
-
-/// Checks whether a plugin that asks for files only reads them.
-fn reads_only(request: &CapabilityRequest) -> bool {
-    request.access.as_deref() == Some("read")
 }
 
 /// Shows the facts that a person has to know before they install a plugin.
@@ -650,29 +501,6 @@ pub(crate) fn show(
     writeln!(out, "\n{STRONG}Tools{STRONG:#}")?;
     crate::plugin::list_tools(out, inspection)?;
     write!(out, "{}", LeftOutTools(inspection))?;
-    Ok(())
-}
-
-/// Shows the grants that the configuration has for the name already, perhaps for another plugin.
-pub(crate) fn show_granted(
-    out: &mut impl Write,
-    inspection: &PluginInspection,
-    loaded: &Config,
-) -> Result<(), Error> {
-    let manifest = &inspection.info.manifest;
-    let mut lines = Vec::new();
-    for request in &manifest.capabilities {
-        if let Some(grant) = grant_in_words(loaded, &manifest.name, &request.name) {
-            lines.push(format!("  {}: {}", neutral_line(&request.name), neutral_line(&grant)));
-        }
-    }
-    if !lines.is_empty() {
-        let table = neutral_line(&manifest.name);
-        writeln!(out, "\n{STRONG}Granted already, by [plugins.{table}]{STRONG:#}")?;
-    }
-    for line in lines {
-        writeln!(out, "{line}")?;
-    }
     Ok(())
 }
 

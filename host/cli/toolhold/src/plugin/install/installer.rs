@@ -113,8 +113,9 @@ impl<'a> Installer<'a> {
             return Err(failed(
                 name,
                 &format!(
-                    "the plugin is already installed; to change the version, run `toolhold plugin \
-                     update {name}`, or remove the plugin first"
+                    "the plugin is already installed; to grant it more, run `toolhold plugin grant \
+                     {name}`; to change the version, run `toolhold plugin update {name}`, or \
+                     remove the plugin first"
                 ),
             ));
         }

@@ -7,6 +7,7 @@
 mod abilities;
 mod bundle;
 pub(crate) mod command;
+pub(crate) mod grants;
 mod installer;
 mod names;
 mod offer;
@@ -16,4 +17,4 @@ pub(crate) use abilities::abilities;
 pub(crate) use bundle::{BundleContents, BundlePlan, PlannedChange, PlannedPlugin, create_bundle};
 pub(crate) use installer::{Comparison, Installed, Installer};
 pub(crate) use offer::Offer;
-pub(crate) use signatures::{check_source, file_signer};
+pub(crate) use signatures::{check_source, file_signer, keys};

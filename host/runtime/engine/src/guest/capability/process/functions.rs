@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use toolhold_component::Capability;
 use toolhold_contract::text::{cut, neutral, neutral_line};
 use toolhold_contract::{Failure, JobEnd};
 use toolhold_policy::ConfigFile;
@@ -191,10 +192,7 @@ impl CallState {
                 "start a program".to_owned(),
                 "programs need a grant",
                 "built in",
-                format!(
-                    "To allow it, set `programs` in {}; the plugin's manifest has to ask for `process`.",
-                    self.call.table
-                ),
+                format!("To allow it, {}", self.call.table.lines(Capability::Process.facts().line)),
             ));
         };
         if processes.read_only {

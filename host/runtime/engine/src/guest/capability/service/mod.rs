@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use toolhold_component::Capability;
 use toolhold_contract::text::neutral_line;
 use toolhold_contract::{
     BoundedOutput, CancellationToken, Denial, ServiceKeeper, ServiceKey, ServiceProgram,
@@ -97,7 +98,10 @@ impl CallState {
                 action: format!("connect to the service `{}`", neutral_line(&name)),
                 rule: "services = 0".to_owned(),
                 place: "the default of a plugin".to_owned(),
-                remedy: format!("To allow it, set `services` in {}.", policy.table),
+                remedy: format!(
+                    "To allow it, {}",
+                    policy.table.lines(Capability::Service.facts().line)
+                ),
             });
             let text = denial.to_string();
             self.files.denials().remember(denial);
