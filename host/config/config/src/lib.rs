@@ -62,7 +62,7 @@ pub use loaded::{Ceiling, Config, ConfigEntry, Ignored, Project, ProjectTrust, T
 pub use migrate::migrate;
 pub use policy::FileGrants;
 pub use problem::{Problem, Problems};
-pub use processes::{ProcessContext, ProcessGrants};
+pub use processes::{ProcessContext, ProcessGrants, ProcessKind};
 pub use project::{add_trust, forget, trusted};
 pub use provider_problems::FIRST_PROVIDER;
 pub use renamed::Renamed;

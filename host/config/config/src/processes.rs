@@ -58,8 +58,8 @@ pub struct ProcessGrants {
 pub struct ProcessContext {
     /// The table of the configuration that grants.
     pub table: OwnTable,
-    /// Whether the table is that of the shell.
-    pub shell: bool,
+    /// The kind of the processes.
+    pub kind: ProcessKind,
     /// Whether the processes reach the network.
     pub network: NetworkGrant,
     /// The rules about files.
@@ -88,10 +88,22 @@ pub struct ProcessContext {
     pub sandboxed: bool,
 }
 
+/// The kind of processes that a table of the configuration is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessKind {
+    /// Commands of the built-in shell.
+    Shell,
+    /// Programs of a plugin.
+    Plugin,
+    /// An upstream server.
+    Server,
+}
+
 /// The keys of one table of the configuration about processes.
 struct ProcessTable<'t> {
     /// `tools.shell`, `plugins.NAME` or `mcp.servers.NAME`.
     name: String,
+    kind: ProcessKind,
     network: NetworkGrant,
     allowed: &'t [AllowedPath],
     env: &'t [VariableName],
@@ -128,6 +140,7 @@ impl Config {
         let (_, allowed) = self.shell_paths();
         let table = ProcessTable {
             name: "tools.shell".to_owned(),
+            kind: ProcessKind::Shell,
             network: shell.network,
             allowed: &allowed,
             env: &shell.env,
@@ -233,6 +246,7 @@ impl Config {
         let network = if plugin.network { NetworkGrant::Allow } else { NetworkGrant::Deny };
         let table = ProcessTable {
             name: format!("plugins.{name}"),
+            kind: ProcessKind::Plugin,
             network,
             allowed: &plugin.allowed_paths,
             env: &plugin.env,
@@ -268,6 +282,7 @@ impl Config {
         let network = if server.network { NetworkGrant::Allow } else { NetworkGrant::Deny };
         let table = ProcessTable {
             name: format!("mcp.servers.{name}"),
+            kind: ProcessKind::Server,
             network,
             allowed: &server.allowed_paths,
             env: &server.env,
@@ -348,7 +363,7 @@ impl Config {
         let used_presets = table.presets.iter().filter_map(|name| Some(name.preset()?.name));
         let context = ProcessContext {
             table: self.own_table(&table.name),
-            shell: table.name == "tools.shell",
+            kind: table.kind,
             network: table.network,
             rules,
             allowed: table.allowed.to_vec(),

@@ -294,8 +294,8 @@ pub use toolhold_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use toolhold_catalogue::plugins::{
     AdmissionError, ApprovedPlugin, Change, Difference, FilePlace, FilterRulesState, HeldVersion,
     LockedPlugin, NewPlugin, PluginApprovals, PluginInspection, PluginPlace, PluginSource,
-    PluginState, ServerPlaces, SignerChange, ToolChange, candidate, check_signed, check_source,
-    compare_versions, config_schema, grant_in_words, memory, server_places,
+    PluginState, SandboxAdvisor, ServerPlaces, SignerChange, ToolChange, candidate, check_signed,
+    check_source, compare_versions, config_schema, grant_in_words, memory, server_places,
 };
 pub use toolhold_catalogue::schema::{InvalidSchemaError, compile as compile_schema};
 pub use toolhold_config as config;

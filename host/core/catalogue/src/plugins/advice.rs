@@ -13,7 +13,7 @@ use toolhold_engine::capability::process::FailedCommand;
 use toolhold_policy::files::{Grant, Kind};
 use toolhold_system::confine::TreeAccess;
 
-use toolhold_config::{AllowedPath, NetworkGrant, PathAccess, ProcessContext, inline};
+use toolhold_config::{AllowedPath, NetworkGrant, PathAccess, ProcessContext, ProcessKind, inline};
 
 /// Most notices for one command.
 const MAX_NOTICES: usize = 3;
@@ -24,14 +24,14 @@ const MAX_OUTPUT: usize = 16 * 1024;
 /// Most bytes of a path in a notice.
 const MAX_PATH: usize = 200;
 
-/// Advises on failed commands of one plugin.
+/// Advises on failed commands of one plugin, and on failures of one upstream server.
 #[derive(Clone, Debug)]
-pub(super) struct SandboxAdvisor {
+pub struct SandboxAdvisor {
     pub(super) context: ProcessContext,
 }
 
 /// Texts that mean that a name or an address can't be reached.
-const UNREACHABLE: [&str; 18] = [
+const UNREACHABLE: [&str; 21] = [
     "could not resolve host",
     "couldn't resolve host",
     "failed to resolve",
@@ -50,6 +50,9 @@ const UNREACHABLE: [&str; 18] = [
     "failed to lookup address information",
     "unknownhostexception",
     "unknown host ",
+    "due to a connection issue",
+    "all connection attempts failed",
+    "fetch failed",
 ];
 
 /// Texts that mean that no server listens at an address.
@@ -130,6 +133,17 @@ enum LimitKind {
 }
 
 impl SandboxAdvisor {
+    /// Advice on the words with which a server said that it, or a call, has failed.
+    pub fn advise_on_words(&self, words: &str) -> Vec<String> {
+        self.advise(&FailedCommand {
+            code: None,
+            stdout: "",
+            stderr: words,
+            network: self.context.network == NetworkGrant::Allow,
+            path_rules: None,
+        })
+    }
+
     /// Advice on a failed command: at most three notices, one line each.
     pub(super) fn advise(&self, failed: &FailedCommand<'_>) -> Vec<String> {
         if failed.code == Some(0) {
@@ -172,12 +186,13 @@ impl SandboxAdvisor {
     /// Advice for a command without the network whose output says that something isn't reachable.
     fn advise_on_network(&self, lines: &[(&str, String)]) -> Option<String> {
         if lines.iter().any(|(_, low)| contains(low, &UNREACHABLE)) {
-            return Some(self.advise_network("The command had no network."));
+            return Some(self.advise_network(&format!("{} had no network.", self.actor())));
         }
         if lines.iter().any(|(_, low)| contains(low, &REFUSED) && contains(low, &LOOPBACK)) {
-            return Some(self.advise_network(
-                "Without the network, the command has its own `localhost`, without other servers.",
-            ));
+            return Some(self.advise_network(&format!(
+                "{} had no network: it has its own `localhost`, without other servers.",
+                self.actor()
+            )));
         }
         None
     }
@@ -207,25 +222,44 @@ impl SandboxAdvisor {
         }
     }
 
+    /// The process of the advice, as the subject of a sentence.
+    fn actor(&self) -> &'static str {
+        match self.context.kind {
+            ProcessKind::Shell | ProcessKind::Plugin => "The command",
+            ProcessKind::Server => "The server",
+        }
+    }
+
+    /// All processes of the table, as the subject of a sentence.
+    fn actors(&self) -> &'static str {
+        match self.context.kind {
+            ProcessKind::Shell | ProcessKind::Plugin => "Commands",
+            ProcessKind::Server => "Servers",
+        }
+    }
+
     fn advise_network(&self, what: &str) -> String {
-        match (self.context.shell, self.context.network) {
-            (false, _) => format!(
+        match (self.context.kind, self.context.network) {
+            (ProcessKind::Server, _) => {
+                format!("{what} To grant it: `network = true` in {}.", self.context.table)
+            }
+            (ProcessKind::Plugin, _) => format!(
                 "{what} To give the network to the programs of this plugin: `network = true` in {}.",
                 self.context.table
             ),
-            (true, NetworkGrant::Ask) => {
+            (ProcessKind::Shell, NetworkGrant::Ask) => {
                 format!(
                     "{what} Request it with `network: true`; a person has to approve it. To grant it to every command: `network = \"allow\"` in {}.",
                     self.context.table
                 )
             }
-            (true, NetworkGrant::Deny) => {
+            (ProcessKind::Shell, NetworkGrant::Deny) => {
                 format!(
                     "{what} To allow requests for it: `network = \"ask\"` in {}, where it is \"deny\" now.",
                     self.context.table
                 )
             }
-            (true, NetworkGrant::Allow) => {
+            (ProcessKind::Shell, NetworkGrant::Allow) => {
                 format!("{what} Request it with `network: true`; it is granted.")
             }
         }
@@ -243,10 +277,14 @@ impl SandboxAdvisor {
             .chain([&name])
             .map(|name| format!("\"{name}\""))
             .collect();
+        let table = match self.context.kind {
+            ProcessKind::Server => self.context.table.to_string(),
+            _ => format!("[tools.shell] of {}", self.context.table.place.file),
+        };
         Some(format!(
-            "The files of `{name}` in your home aren't granted. To grant them: `presets = [{}]` in [tools.shell] of {}.",
+            "The files of `{name}` in your home aren't granted. To grant them: `presets = [{}]` in \
+             {table}.",
             all.join(", "),
-            self.context.table.place.file
         ))
     }
 
@@ -410,7 +448,7 @@ impl SandboxAdvisor {
             };
             let rule = neutral_line(&denial.rule);
             let place = neutral_line(&denial.place);
-            return Some(format!("Commands can't use {shown}: {rule} ({place})."));
+            return Some(format!("{} can't use {shown}: {rule} ({place}).", self.actors()));
         }
         None
     }
@@ -452,8 +490,12 @@ impl SandboxAdvisor {
             PathAccess::Read
         };
         let written = self.allowed_with(&self.below_home(folder)?, access);
+        let seen_by = match self.context.kind {
+            ProcessKind::Server => "the server sees",
+            _ => "commands see",
+        };
         Some(format!(
-            "{shown} is outside the directories that commands see. If the directory exists, grant it: `allowed_paths = {written}` in {}.",
+            "{shown} is outside the directories that {seen_by}. If the directory exists, grant it: `allowed_paths = {written}` in {}.",
             self.context.table
         ))
     }
@@ -506,7 +548,8 @@ impl SandboxAdvisor {
             .map(|name| format!("\"{name}\""))
             .collect();
         Some(format!(
-            "Commands don't get the variable `{name}`. If it is set, pass it on: `env = [{}]` in {}.",
+            "{} don't get the variable `{name}`. If it is set, pass it on: `env = [{}]` in {}.",
+            self.actors(),
             all.join(", "),
             self.context.table
         ))

@@ -35,6 +35,7 @@ use toolhold_engine::{Builtin, Candidate, Runtime};
 use toolhold_system::watch::FileStamp;
 
 pub use admission::{AdmissionError, Remedy, check_signed, check_source};
+pub use advice::SandboxAdvisor;
 pub use advisor::CommandGate;
 pub use approvals::{NewPlugin, PluginApprovals, compare_versions};
 pub use capabilities::grant_in_words;

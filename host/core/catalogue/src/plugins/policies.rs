@@ -98,8 +98,17 @@ pub fn server_places(
     let Some(grants) = config.processes_of_server(name, folders, directory)? else {
         return Ok(None);
     };
-    let ProcessGrants { files, extra_trees, hidden, sandbox, limits, environment, home, .. } =
-        grants;
+    let ProcessGrants {
+        files,
+        extra_trees,
+        hidden,
+        sandbox,
+        limits,
+        environment,
+        home,
+        context,
+        ..
+    } = grants;
     let own = config.protected(folders, directory);
     let places = Places {
         grants: Arc::new(open(files, own)?),
@@ -113,7 +122,7 @@ pub fn server_places(
         known: RememberedPlaces::default(),
     };
     let network = grants.network == NetworkGrant::Allow;
-    Ok(Some(ServerPlaces { places, network, environment }))
+    Ok(Some(ServerPlaces { places, network, environment, advisor: SandboxAdvisor { context } }))
 }
 
 /// Where a server runs.
@@ -125,6 +134,8 @@ pub struct ServerPlaces {
     pub network: bool,
     /// Its whole environment.
     pub environment: Vec<(String, String)>,
+    /// The advisor on failures of which the sandbox may be the cause.
+    pub advisor: SandboxAdvisor,
 }
 
 fn open(files: FileGrants, own: Vec<OwnFolder>) -> Result<Grants, HostError> {

@@ -35,7 +35,7 @@ fn context() -> ProcessContext {
     let home = |place: &str| PathBuf::from("/home/u").join(place);
     ProcessContext {
         table: table_of("tools.shell"),
-        shell: true,
+        kind: ProcessKind::Shell,
         network: NetworkGrant::Ask,
         rules: rules.with_globs(globs("**/.env"), PathGlobs::default(), globs("vendor")),
         allowed: vec![AllowedPath { path: ".".to_owned(), access: PathAccess::ReadWrite }],
@@ -298,18 +298,20 @@ fn granted_network_or_missing_sandbox_gets_no_advice() {
 
 #[test]
 fn network_advice_depends_on_the_grant() {
-    let notice = |network, shell, table: &str| {
+    let notice = |network, kind, table: &str| {
         let advisor = SandboxAdvisor {
-            context: ProcessContext { network, shell, table: table_of(table), ..context() },
+            context: ProcessContext { network, kind, table: table_of(table), ..context() },
         };
         advise(&advisor, "connect: Network is unreachable").remove(0)
     };
-    assert!(notice(NetworkGrant::Deny, true, "tools.shell").contains(
+    assert!(notice(NetworkGrant::Deny, ProcessKind::Shell, "tools.shell").contains(
         "`network = \"ask\"` in [tools.shell] of /c/toolhold.toml, where it is \"deny\" now"
     ));
-    assert!(notice(NetworkGrant::Allow, true, "tools.shell").contains("it is granted"));
     assert!(
-        notice(NetworkGrant::Deny, false, "plugins.x")
+        notice(NetworkGrant::Allow, ProcessKind::Shell, "tools.shell").contains("it is granted")
+    );
+    assert!(
+        notice(NetworkGrant::Deny, ProcessKind::Plugin, "plugins.x")
             .contains("`network = true` in [plugins.x] of /c/toolhold.toml")
     );
 }
@@ -356,4 +358,33 @@ fn advice_does_not_reveal_whether_a_path_exists() {
     };
     assert_eq!(notices("real"), notices("fake"));
     assert_eq!(notices("real").len(), 1);
+}
+
+#[test]
+fn advice_on_a_server_names_the_line_of_its_table() {
+    let context = ProcessContext {
+        kind: ProcessKind::Server,
+        network: NetworkGrant::Deny,
+        table: table_of("mcp.servers.x"),
+        ..context()
+    };
+    let advisor = SandboxAdvisor { context };
+    let place = "in [mcp.servers.x] of /c/toolhold.toml";
+    for (words, line) in [
+        (
+            "Error: getaddrinfo EAI_AGAIN api.example.com",
+            "The server had no network. To grant it: `network = true`",
+        ),
+        ("EACCES: permission denied, open '/home/u/notes/a.md'", "the server sees"),
+        ("KeyError: 'X_TOKEN'", "Servers don't get the variable `X_TOKEN`."),
+        ("rustup could not choose a version of rustc", "`presets = [\"git\", \"rustup\"]`"),
+    ] {
+        let advice = advisor.advise_on_words(words);
+        assert!(advice.len() == 1 && advice[0].contains(line), "{words}: {advice:?}");
+        assert!(advice[0].contains(place), "{words}: {advice:?}");
+    }
+    assert!(advisor.advise_on_words("there is no such note").is_empty());
+    let context = ProcessContext { network: NetworkGrant::Allow, ..advisor.context };
+    let connected = SandboxAdvisor { context };
+    assert!(connected.advise_on_words("getaddrinfo EAI_AGAIN api.example.com").is_empty());
 }
