@@ -83,7 +83,8 @@ pub use toolhold_config_keys::{
     Retry, SandboxMode, Scheduler, Secret, Serve, ServerSecret, Sha256, Shell, Skills, Structured,
     Tafc, ThinkingEffort, ToolFilter, Tools, TrustLevel, Undo, UrlScheme, Utility, VariableName,
     VectorBackend, Web, WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern,
-    WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost,
+    WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost, fill_in_secrets,
+    referenced_secrets,
 };
 pub use toolhold_policy::files::OwnFolder;
 pub use watch::ConfigWatch;

@@ -6,7 +6,7 @@ use toolhold_contract::text::neutral_line;
 use toolhold_policy::egress::Target;
 
 use super::loaded::is_provider_name;
-use super::{Config, McpOauth, McpServer, Problem, dotted_name};
+use super::{Config, McpOauth, McpServer, Problem, dotted_name, referenced_secrets};
 
 impl Config {
     /// Finds problems of servers that can't be found in a single value.
@@ -97,6 +97,14 @@ fn oauth_problem(oauth: &McpOauth) -> Option<String> {
 }
 
 fn variable_problem(server: &McpServer) -> Option<String> {
+    let mut references = server.args.iter().flat_map(|argument| referenced_secrets(argument));
+    if let Some(missing) = references.find(|name| !server.secrets.contains_key(*name)) {
+        let shown = neutral_line(missing);
+        return Some(format!(
+            "has `${{secret:{shown}}}` in `args`, but no secret `{shown}`; write `secrets = {{ \
+             {shown} = {{ env = \"{shown}\" }} }}`"
+        ));
+    }
     server.secrets.iter().find_map(|(name, secret)| {
         let shown = neutral_line(name);
         if !is_variable(name) {

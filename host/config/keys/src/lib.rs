@@ -35,6 +35,7 @@ mod result_cache;
 mod retry;
 mod review;
 mod scheduler;
+mod secret_references;
 mod secrets;
 mod serve;
 mod shell;
@@ -88,6 +89,7 @@ pub use review::{
     AdversarialPolicy, MAX_POLICIES, OnReviewDenial, PolicySentence, PolicySentenceError,
 };
 pub use scheduler::Scheduler;
+pub use secret_references::{fill_in_secrets, referenced_secrets};
 pub use secrets::{
     HeaderName, PathPrefix, Prefix, QueryName, Secret, ServerSecret, WrittenSecretHost,
     is_in_secrets,

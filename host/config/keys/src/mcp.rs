@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::narrowing::{Narrowing, section};
-use crate::{AllowedPath, Bounded, PresetName, ServerSecret, VariableName};
+use crate::{AllowedPath, Bounded, PresetName, ServerSecret, VariableName, WrittenPattern};
 
 section! {
     /// Servers of the Model Context Protocol whose tools Toolhold offers as its own, under its
@@ -39,8 +39,13 @@ section! {
         /// Secrets that the server gets. With `url`, a secret is sent in a header of each request.
         /// With `command`, a secret is in the variable that has the name of its table.
         pub secrets: BTreeMap<String, ServerSecret>, Narrowing::Named(ServerSecret::RULES);
-        /// The program's arguments.
+        /// The program's arguments. `${secret:NAME}` stands for the value of the secret `NAME` of
+        /// this server.
         pub args: Vec<String>, Narrowing::Ignored;
+        /// The server's tools that are offered, by the server's own names, with wildcards. If
+        /// empty, all.
+        #[schemars(extend("examples" = [["search", "get_*"]]))]
+        pub tools: Vec<WrittenPattern>, Narrowing::Restricts;
         /// Directories that the server may use. Nothing is granted by default.
         pub allowed_paths: Vec<AllowedPath>, Narrowing::Directories;
         /// Whether the server may use the network.

@@ -56,6 +56,11 @@ impl WrittenPattern {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Checks whether the pattern matches a whole text. Case doesn't matter.
+    pub fn matches(&self, text: &str) -> bool {
+        TextGlob::new(&self.0).is_ok_and(|glob| glob.matches(text))
+    }
 }
 
 impl<'de> Deserialize<'de> for WrittenPattern {

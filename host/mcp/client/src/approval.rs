@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use toolhold_core::config::{Config, Folders, McpServer};
+use toolhold_core::config::{Config, Folders, McpServer, working_directory};
 use toolhold_core::{HostError, ToolSourceState, provider_states};
 
 use crate::START;
 use crate::connection::{Connection, Era, ServerInfo};
-use crate::definitions::{offered_tools, pin_tools};
+use crate::definitions::{offered_tools, pin_tools, unmatched_patterns};
 use crate::launch::{Launch, LaunchError, Surroundings};
 use crate::listed_tools::ListedTools;
 use crate::listing::Listing;
@@ -18,6 +18,7 @@ use crate::oauth::TokenFile;
 use crate::offers;
 use crate::packages::{self, Line};
 use crate::pins::{PinnedOffers, PinnedTool, Pins, ToolDifference, digest, start_digest};
+use crate::proposals::{ProposalContext, unseen_directories};
 use crate::reason::Reason;
 use crate::server::{join_version, provider_name};
 
@@ -42,6 +43,10 @@ pub struct ServerState {
     pub tools: Vec<String>,
     /// Approved tools that aren't offered, each with the reason.
     pub left_out: Vec<(String, String)>,
+    /// Entries of `tools` in its table that match no approved tool.
+    pub unmatched: Vec<String>,
+    /// The line that grants the directories that its arguments name, if it doesn't see them.
+    pub unseen: Option<String>,
     /// Whether it had a login, and has none now.
     pub logged_out: bool,
     /// The states that running hosts report.
@@ -67,6 +72,9 @@ pub struct HostState {
 pub fn states(config: &Config, folders: &Folders) -> Result<Vec<ServerState>, HostError> {
     let mcp = &config.values.mcp;
     let hosts = provider_states(folders)?;
+    let directory = working_directory()?;
+    let variables = ProposalContext::environment();
+    let context = ProposalContext { folders, directory: &directory, variables: &variables };
     let mut states = Vec::new();
     for (name, server) in &mcp.servers {
         let pins = Pins::load(folders, name)?;
@@ -79,7 +87,7 @@ pub fn states(config: &Config, folders: &Folders) -> Result<Vec<ServerState>, Ho
         } else {
             "approved"
         };
-        let (tools, left_out) = offered_tools(name, &pins, server.trust_annotations);
+        let (tools, left_out) = offered_tools(name, &pins, server);
         let mut command = Vec::new();
         if server.url.is_empty() {
             command.push(server.command.clone());
@@ -97,6 +105,8 @@ pub fn states(config: &Config, folders: &Folders) -> Result<Vec<ServerState>, Ho
             version: join_version(&pins.name, &pins.version),
             tools: tools.iter().map(|tool| tool.definition.name.clone()).collect(),
             left_out,
+            unmatched: unmatched_patterns(&pins, server).into_iter().map(str::to_owned).collect(),
+            unseen: unseen_directories(server, &context),
             logged_out: can_login && TokenFile::new(folders, name, &server.url).is_logged_out(),
             hosts: host_states(name, &hosts),
         });
@@ -112,6 +122,13 @@ fn host_states(name: &str, hosts: &[(u32, Vec<ToolSourceState>)]) -> Vec<HostSta
         Some(HostState { pid: *pid, program })
     });
     states.collect()
+}
+
+/// Checks whether a server is used: it is enabled, and a person has approved its table and its
+/// tools.
+pub fn is_approved(folders: &Folders, name: &str, server: &McpServer) -> bool {
+    let Ok(pins) = Pins::load(folders, name) else { return false };
+    server.enabled && !pins.start.is_empty() && pins.start == start_digest(server)
 }
 
 /// Returns the reason why the packages that the runner of a server fetches aren't pinned. Returns
@@ -140,6 +157,8 @@ pub struct Inspection {
     pub offered: usize,
     /// The names of entries that aren't offered, each with the reason.
     pub left_out: Vec<(String, String)>,
+    /// Entries of `tools` in its table that match no tool.
+    pub unmatched: Vec<String>,
 }
 
 /// A package with its version before and now. `None`: the package wasn't there, or isn't any more.
@@ -201,11 +220,12 @@ pub async fn inspect(
         tools,
         offers,
     };
-    let (offered, not_offered) = offered_tools(name, &pins, server.trust_annotations);
+    let (offered, not_offered) = offered_tools(name, &pins, server);
     left_out.extend(not_offered);
+    let unmatched = unmatched_patterns(&pins, server).into_iter().map(str::to_owned).collect();
     let differences = known.differences(&pins);
     let packages = package_differences(&known.lock, &pins.lock);
-    Ok(Inspection { pins, packages, differences, offered: offered.len(), left_out })
+    Ok(Inspection { pins, packages, differences, offered: offered.len(), left_out, unmatched })
 }
 
 /// Everything that a server lists.

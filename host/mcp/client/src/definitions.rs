@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use rmcp::model::{Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use toolhold_core::config::McpServer;
 use toolhold_core::text::{cut, neutral_json, neutral_line, neutral_owned};
 use toolhold_core::{Annotations, Definition, SchemaCost, compile_schema};
 
@@ -53,15 +54,18 @@ fn compile_answer_check(schema: &Value) -> AnswerCheck {
 }
 
 /// Returns the tools of a server that can be offered, and the names of the other tools, each with
-/// the reason.
+/// the reason. Tools that the `table` of the server doesn't choose are in neither list.
 pub(crate) fn offered_tools(
     server: &str,
     pins: &Pins,
-    trust_annotations: bool,
+    table: &McpServer,
 ) -> (Vec<OfferedTool>, Vec<(String, String)>) {
     let mut left_out = Vec::new();
     let mut names: BTreeMap<String, Vec<&PinnedTool>> = BTreeMap::new();
     for pin in &pins.tools {
+        if !is_chosen(&pin.name, table) {
+            continue;
+        }
         let Some(name) = offered_name(server, &pin.name) else {
             let reason = format!("its name is too long; the limit is {MAX_NAME} characters");
             left_out.push((printable_name(&pin.name), reason));
@@ -84,13 +88,29 @@ pub(crate) fn offered_tools(
             continue;
         };
         offered.push(OfferedTool {
-            definition: Arc::new(definition(name, pin, trust_annotations)),
+            definition: Arc::new(definition(name, pin, table.trust_annotations)),
             own_name: pin.name.clone(),
             digest: pin.digest.clone(),
             answer_check: Arc::default(),
         });
     }
     (offered, left_out)
+}
+
+/// Checks whether the `tools` of a server's table choose a tool, by the server's name of it.
+fn is_chosen(tool: &str, table: &McpServer) -> bool {
+    table.tools.is_empty() || table.tools.iter().any(|pattern| pattern.matches(tool))
+}
+
+/// Returns the patterns in `tools` of a server's table that match no approved tool.
+pub(crate) fn unmatched_patterns<'t>(pins: &Pins, table: &'t McpServer) -> Vec<&'t str> {
+    let mut unmatched = Vec::new();
+    for pattern in &table.tools {
+        if !pins.tools.iter().any(|pin| pattern.matches(&pin.name)) {
+            unmatched.push(pattern.as_str());
+        }
+    }
+    unmatched
 }
 
 /// Pins the tools that can be pinned. Also returns the names of the other tools, each with the
@@ -276,7 +296,7 @@ mod tests {
             named("é"),
         ]));
         assert_eq!(none, []);
-        let (offered, left_out) = offered_tools("time", &pins_with(&pins), false);
+        let (offered, left_out) = offered_tools("time", &pins_with(&pins), &McpServer::default());
         let names: Vec<&str> = offered.iter().map(|tool| &*tool.definition.name).collect();
         assert_eq!(names, ["time___", "time__read_file"]);
         let left: Vec<&str> = left_out.iter().map(|(name, _)| &**name).collect();
@@ -332,7 +352,7 @@ mod tests {
         let odd = json!({ "name": "a", "inputSchema": {}, "outputSchema": { "properties": { "x": true } } });
         let (pins, left_out) = pin_tools(&tools(&[odd]));
         assert_eq!(left_out, []);
-        let (offered, _) = offered_tools("s", &pins_with(&pins), false);
+        let (offered, _) = offered_tools("s", &pins_with(&pins), &McpServer::default());
         let definition = &offered[0].definition;
         assert_eq!(definition.input_schema, json!({ "type": "object" }));
         let output = definition.output_schema.as_ref().expect("it has one");
@@ -349,13 +369,14 @@ mod tests {
             "annotations": { "readOnlyHint": true, "idempotentHint": true },
         });
         let (pins, _) = pin_tools(&tools(&[tool]));
-        let (offered, _) = offered_tools("s", &pins_with(&pins), false);
+        let (offered, _) = offered_tools("s", &pins_with(&pins), &McpServer::default());
         let definition = &offered[0].definition;
         let text = serde_json::to_string(&**definition).expect("JSON");
         assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{7}']) && !text.contains("\\u"), "{text}");
         assert!(definition.foreign);
         assert_eq!(definition.annotations, Annotations::default());
-        let trusted = &offered_tools("s", &pins_with(&pins), true).0[0].definition.annotations;
+        let trusting = McpServer { trust_annotations: true, ..McpServer::default() };
+        let trusted = &offered_tools("s", &pins_with(&pins), &trusting).0[0].definition.annotations;
         assert!(trusted.read_only && trusted.idempotent && !trusted.destructive);
     }
 }

@@ -34,6 +34,15 @@ fn finding(server: &ServerState) -> Finding {
     if let Some(finding) = host_problem(server) {
         return finding;
     }
+    if is_approved && let Some(line) = &server.unseen {
+        let problem = "its arguments name a directory that it doesn't see";
+        let fix = format!("write `{line}` in [mcp.servers.{name}], then run `{approve}`");
+        return Finding::warning(name, problem, fix);
+    }
+    if is_approved && let Some(pattern) = server.unmatched.first() {
+        let problem = format!("`tools` names `{pattern}`, which is none of its tools");
+        return Finding::warning(name, problem, format!("correct `tools` in [mcp.servers.{name}]"));
+    }
     if is_approved && let Some(reason) = &server.unpinned {
         let fix = format!("name a package and its version in [mcp.servers.{name}]");
         return Finding::warning(name, format!("its packages aren't pinned: {reason}"), fix);

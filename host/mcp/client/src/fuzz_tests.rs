@@ -211,7 +211,8 @@ fn check_tools(listed: &ListedTools) -> Vec<OfferedTool> {
     let (tools, _) = pin_tools(&listed.tools);
     assert!(tools.len() <= MAX_TOOLS);
     let pins = Pins { tools, ..Pins::default() };
-    let (offered, _) = offered_tools("server", &pins, true);
+    let trusting = McpServer { trust_annotations: true, ..McpServer::default() };
+    let (offered, _) = offered_tools("server", &pins, &trusting);
     for tool in &offered {
         let definition = &tool.definition;
         assert!(definition.foreign && definition.name.len() <= 64, "{}", definition.name);

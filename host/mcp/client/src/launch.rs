@@ -9,7 +9,10 @@ use http::header::AUTHORIZATION;
 use http::header::{InvalidHeaderName, InvalidHeaderValue};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::task::JoinError;
-use toolhold_core::config::{Config, Folders, McpServer, OwnFolder, ServerSecret, dotted_name};
+use toolhold_core::config::{
+    Config, Folders, McpServer, OwnFolder, ServerSecret, dotted_name, fill_in_secrets,
+};
+use toolhold_core::text::neutral_line;
 use toolhold_core::{CancellationToken, HostError, ServerPlaces, door, own_helper, server_places};
 use toolhold_net::requests::{Credential, OutboundClient, OutboundError, check_url};
 use toolhold_net::{SecretValue, read};
@@ -22,6 +25,7 @@ use crate::http::ServerAddress;
 use crate::oauth::{OAuthError, TokenFile, Tokens};
 use crate::packages::{self, Line, PackageError};
 use crate::program_end::Missing;
+use crate::proposals::{ProposalContext, changed_keys, proposals, with_proposals};
 
 /// The latest time of a process: no server lasts so long.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -236,16 +240,21 @@ impl Launch {
     /// start.
     pub(crate) fn start(&self, secrets: &Secrets) -> Result<Child, LaunchError> {
         let mut places = self.places()?;
-        let arguments = match self.line() {
+        let mut arguments = Vec::new();
+        let own_arguments = match self.line() {
             Some(line) => {
                 let fetched = packages::fetch(&line, &self.lock, || self.places(), &self.folder())?;
                 let path = fetched.folder.display().to_string();
                 places.places.also.push(Tree { path, access: TreeAccess::Read });
-                let program = fetched.program.display().to_string();
-                std::iter::once(program).chain(line.arguments).collect()
+                arguments.push(fetched.program.display().to_string());
+                line.arguments
             }
-            None => std::iter::once(self.program()).chain(self.server.args.clone()).collect(),
+            None => {
+                arguments.push(self.program());
+                self.server.args.clone()
+            }
         };
+        arguments.extend(own_arguments.iter().map(|argument| secrets.fill_in(argument)));
         let mut environment = places.environment.clone();
         for (name, value) in &secrets.0 {
             environment.retain(|(known, _)| known != name);
@@ -278,8 +287,8 @@ impl Launch {
         command.clone()
     }
 
-    /// Returns advice about a program that ended with this result and these last words, if the
-    /// program, or another one that it needs, wasn't found. Blocks.
+    /// Returns advice about a program that ended with this result and these last words: the
+    /// program, or another one that it needs, wasn't found, or a grant may be missing. Blocks.
     pub(crate) fn hint(&self, result: &CommandResult, complaint: &str) -> Option<String> {
         let places = self.places().ok()?;
         let path = places.environment.iter().find(|(name, _)| name == "PATH");
@@ -289,7 +298,53 @@ impl Launch {
             directory: &self.directory(&places),
             path: path.map(|(_, value)| value.as_str()),
         };
-        missing.hint(result, complaint)
+        if let Some(hint) = missing.hint(result, complaint) {
+            return Some(hint);
+        }
+        let advice = self.advise(complaint)?;
+        Some(format!("a grant may be missing. {advice}"))
+    }
+
+    /// Returns advice about the words with which the server said that it, or a call, has failed, if
+    /// a missing grant may be the cause. Blocks.
+    pub(crate) fn advise(&self, words: &str) -> Option<String> {
+        if self.server.command.is_empty() {
+            return None;
+        }
+        let places = self.places().ok()?;
+        let mut advice = Vec::new();
+        // Nothing can be written where the packages are, so no grant of that place is proposed.
+        if !words.contains(&self.folder().display().to_string()) {
+            advice = places.advisor.advise_on_words(words);
+        }
+        if advice.is_empty() {
+            advice.push(self.advise_on_needs()?);
+        }
+        advice.push(format!("Then run `toolhold mcp approve {}`.", self.name));
+        Some(advice.join(" "))
+    }
+
+    /// Returns advice about the grants that the server seems to need in any case.
+    fn advise_on_needs(&self) -> Option<String> {
+        let Surroundings { config, folders, directory, .. } = &*self.around;
+        let variables = ProposalContext::environment();
+        let context = ProposalContext { folders, directory, variables: &variables };
+        let proposals = proposals(&self.name, &self.server, &context);
+        let reasons: Vec<&str> =
+            proposals.iter().map(|proposal| proposal.reason.as_str()).collect();
+        let granted = with_proposals(&self.server, &proposals).ok()?;
+        let changed = changed_keys(&self.server, &granted);
+        if changed.is_empty() {
+            return None;
+        }
+        let lines: Vec<String> =
+            changed.iter().map(|(key, value)| format!("`{key} = {value}`")).collect();
+        let table = config.own_table(&format!("mcp.servers.{}", self.name));
+        let reasons = neutral_line(&reasons.join(", "));
+        Some(format!(
+            "The server lacks grants that it seems to need: {reasons}. To grant them: {} in {table}.",
+            lines.join(" and ")
+        ))
     }
 
     /// Returns the address of a server at a URL. Returns `None` if the server is a program.
@@ -391,6 +446,13 @@ fn is_own(name: &HeaderName) -> bool {
 pub(crate) struct Secrets(Vec<(String, Arc<SecretValue>)>);
 
 impl Secrets {
+    /// Replaces the references to secrets in an argument.
+    fn fill_in(&self, argument: &str) -> String {
+        let values: Vec<(&str, &str)> =
+            self.0.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
+        fill_in_secrets(argument, &values)
+    }
+
     /// Makes the state of a connection whose server gets these secrets.
     pub(crate) fn connection_end(&self) -> ConnectionEnd {
         let ended = ConnectionEnd::default();

@@ -37,19 +37,24 @@ mod packages;
 mod pins;
 mod pipe;
 mod program_end;
+mod proposals;
 mod reason;
+mod recipes;
 mod registry;
 mod running;
 mod server;
 
 pub use approval::{
-    HostState, Inspection, PackageDifference, ServerState, inspect, states, unpinned,
+    HostState, Inspection, PackageDifference, ServerState, inspect, is_approved, states, unpinned,
 };
 pub use findings::findings;
 pub use login::{LoginError, LoginPage, login};
 pub use oauth::forget_tokens;
 pub use packages::forget as forget_packages;
 pub use pins::{PinnedOffers, PinnedTool, Pins, ToolDifference};
+pub use proposals::{
+    Proposal, ProposalContext, changed_keys, missing_secrets, proposals, with_proposals,
+};
 pub use registry::Servers;
 
 /// Time for a server to start and to list its tools.

@@ -62,6 +62,8 @@ pub(crate) struct State {
     pub(crate) last_call: Option<Instant>,
     /// Calls in a row that reached their time limit.
     pub(crate) timeouts: u32,
+    /// Advice on the last call, if it failed for a missing grant.
+    pub(crate) advice: Option<String>,
 }
 
 impl State {
@@ -163,6 +165,10 @@ impl Running {
             return described;
         };
         let now = Instant::now();
+        if let Some(advice) = &state.advice {
+            described.problem = Some(format!("its last call failed. {}", neutral_line(advice)));
+            described.remedy = Some(format!("toolhold mcp approve {}", self.launch.name()));
+        }
         if let Some(changes) = self.describe_changes(&state) {
             described.problem = Some(changes);
             described.remedy = Some(format!("toolhold mcp approve {}", self.launch.name()));

@@ -11,6 +11,7 @@ use rmcp::model::{
     CallToolResult, ContentBlock, GetPromptResult, ReadResourceResult, ResourceContents, Role,
 };
 use serde_json::json;
+use toolhold_core::text::cut;
 use toolhold_core::{
     Body, BoxFuture, Call, Category, Content, Definition, Failure, Offers, Outcome, Output,
     ToolSource, ToolSourceState,
@@ -23,6 +24,9 @@ use crate::masked::mask_outcome;
 use crate::offers::{OfferRequest, ServerOffers};
 use crate::reason::Reason;
 use crate::running::{Running, State};
+
+/// Bytes of an answer that are searched for signs of a missing grant.
+const MAX_WORDS: usize = 16 * 1024;
 
 /// A server of the configuration.
 pub(crate) struct Server {
@@ -54,9 +58,9 @@ impl Server {
     /// Makes the server with this program.
     pub(crate) fn new(name: &str, running: Arc<Running>) -> Self {
         let pins = &running.pins;
-        let trusted = running.launch.server.trust_annotations;
-        let (tools, left_out) = offered_tools(name, pins, trusted);
-        let offers = ServerOffers::new(name, &pins.offers, trusted);
+        let table = &running.launch.server;
+        let (tools, left_out) = offered_tools(name, pins, table);
+        let offers = ServerOffers::new(name, &pins.offers, table.trust_annotations);
         for (tool, reason) in left_out {
             tracing::warn!("the tool `{tool}` of the server `{name}` is left out: {reason}");
         }
@@ -183,12 +187,16 @@ impl Server {
                 state.failures = 0;
                 state.paused = None;
                 state.timeouts = 0;
+                state.advice = None;
                 drop(state);
-                Ok(Attempt::Done(mask_outcome(result, connection.ended_state())))
+                let outcome = mask_outcome(result, connection.ended_state());
+                Ok(Attempt::Done(self.with_advice(outcome).await))
             }
             Err(CallError::Refused(reason)) => {
+                drop(state);
                 let what = format!("the server `{}` refused the call", self.server);
-                Err(reason.failure(Category::PermanentFailure, &what))
+                let failure = reason.failure(Category::PermanentFailure, &what);
+                Ok(Attempt::Done(self.with_advice(Err(failure)).await))
             }
             Err(CallError::Lost(reason)) => {
                 if state.has(&connection) && connection.is_forgotten() {
@@ -206,6 +214,36 @@ impl Server {
             }
         }
     }
+}
+
+impl Server {
+    /// Adds advice to a failure of which a missing grant may be the cause.
+    async fn with_advice(&self, outcome: Outcome) -> Outcome {
+        let failure = match outcome {
+            Ok(output) => return Ok(output),
+            Err(failure) => failure,
+        };
+        let words = words_of(&failure);
+        let launch = Arc::clone(&self.running.launch);
+        let advised = tokio::task::spawn_blocking(move || launch.advise(&words)).await;
+        let Ok(Some(advice)) = advised else { return Err(failure) };
+        self.running.state.lock().await.advice = Some(advice.clone());
+        Err(failure.with_suggestion(advice))
+    }
+}
+
+/// Returns the beginning of a server's words about a failure.
+fn words_of(failure: &Failure) -> String {
+    let mut words = String::new();
+    for part in &failure.content {
+        if let Body::Text(text) = &part.body
+            && words.len() < MAX_WORDS
+        {
+            words.push('\n');
+            words.push_str(cut(text, MAX_WORDS));
+        }
+    }
+    words
 }
 
 impl ToolSource for Server {

@@ -81,6 +81,7 @@ enabled = false
 [mcp.servers.other]
 enabled = false
 command = "known"
+tools = ["known"]
 allowed_paths = [{ path = "~/notes", access = "read" }]
 timeout_secs = 10
 idle_secs = 10
@@ -311,6 +312,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
             "mcp.servers.other.oauth.secrets.known.prefix = \"\""
         }
         "mcp.servers.*.args" => "mcp.servers.other.args = [\"--evil\"]",
+        "mcp.servers.*.tools" => "mcp.servers.other.tools = []",
         "mcp.servers.*.allowed_paths" => "mcp.servers.other.allowed_paths = [\".\"]",
         "mcp.servers.*.network" => "mcp.servers.other.network = true",
         "mcp.servers.*.presets" => "mcp.servers.other.presets = [\"cargo\"]",

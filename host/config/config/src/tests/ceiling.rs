@@ -90,6 +90,7 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
             ("[\"sudo\", \"curl\"]", "[\"curl\", \"wget\"]", json!(["curl"]))
         }
         "tools.shell.only_commands" => ("[\"git\", \"ls\"]", "[\"ls\", \"cat\"]", json!(["ls"])),
+        "mcp.servers.*.tools" => ("[\"a\", \"b*\"]", "[\"b*\", \"c\"]", json!(["b*"])),
         "tools.diagnostics.checkers" => ("[\"cargo\", \"go\"]", "[\"tsc\", \"go\"]", json!(["go"])),
         "tools.shell.presets" | "mcp.servers.*.presets" => {
             ("[\"cargo\", \"git\"]", "[\"npm\", \"git\"]", json!(["git"]))

@@ -149,6 +149,16 @@ impl Line {
         })
     }
 
+    /// Returns the first package with its registry and without a version: `npm:NAME` or
+    /// `pypi:NAME`.
+    pub(crate) fn package(&self) -> Option<String> {
+        let wanted = self.wanted.first()?;
+        Some(match self.manager {
+            Manager::Npm => format!("npm:{}", npm_name(wanted).0),
+            Manager::Uv => format!("pypi:{}", split_requirement(wanted).0),
+        })
+    }
+
     /// Returns the program of the package manager, which is next to the runner.
     pub(crate) fn manager_program(&self) -> String {
         let name = match self.manager {
