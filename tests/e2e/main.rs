@@ -83,6 +83,7 @@ mod server_packages;
 mod server_questions;
 mod servers;
 mod servers_conformance;
+mod servers_grants;
 mod servers_http;
 mod servers_oauth;
 mod servers_real;

@@ -53,7 +53,7 @@ fn servers_move_behind_toolhold_and_their_credentials_into_secrets() {
     assert!(!shown.contains(&token()), "{shown}");
     for line in [
         "[mcp.servers.small]",
-        "leaky is left out",
+        "args = [\"--token\", \"${secret:ARGUMENT_2}\"]",
         "the server is Toolhold itself",
         "approve small",
     ] {
@@ -87,7 +87,7 @@ fn servers_move_behind_toolhold_and_their_credentials_into_secrets() {
         serde_json::from_str(&fs::read_to_string(&file).expect("it is there")).expect("JSON");
     let mut names: Vec<&String> = left["mcpServers"].as_object().expect("a table").keys().collect();
     names.sort();
-    assert_eq!(names, ["leaky", "mine", "toolhold"], "what Toolhold doesn't have stays");
+    assert_eq!(names, ["kept", "leaky", "mine", "toolhold"], "what doesn't work here yet stays");
     assert_eq!(left["theme"], "dark");
 }
 
@@ -148,9 +148,13 @@ fn servers_of_a_repository_are_shown_and_not_started() {
     assert_eq!(listed.matches("unapproved").count(), 2, "{listed}");
 }
 
-/// A client's file with one server `s` that has a key.
+/// A client's file with one server `s` that works and has a key.
 fn one_server(key: &str) -> String {
-    json!({ "mcpServers": { "s": { "command": "x", "env": { "API_KEY": key } } } }).to_string()
+    let script = format!("{}\nmain()\n", include_str!("../servers/small.py"));
+    let server = json!({
+        "command": "/usr/bin/python3", "args": ["-c", script], "env": { "API_KEY": key },
+    });
+    json!({ "mcpServers": { "s": server } }).to_string()
 }
 
 #[test]
@@ -163,6 +167,10 @@ fn no_file_with_a_secret_is_replaced() {
     let folder = users.parent().expect("a folder");
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("they are set");
     cli.run(&["mcp", "import", "cursor", "--yes"]).ends(0);
+    let waits = cli.run(&["connect", "cursor", "--yes", "--replace"]).ends(0).stderr;
+    assert!(waits.contains("until it works here: run `toolhold mcp approve s`"), "{waits}");
+    assert!(fs::read_to_string(&file).expect("it is there").contains("API_KEY"));
+    cli.run(&["mcp", "approve", "s", "--yes"]).ends(0);
     let moved = cli.run(&["connect", "cursor", "--yes", "--replace"]).ends(0);
     assert!(!moved.stdout.contains(&first) && moved.stdout.contains("[REDACTED:"));
     assert!(!fs::read_to_string(&file).expect("it is there").contains("API_KEY"));
@@ -172,6 +180,7 @@ fn no_file_with_a_secret_is_replaced() {
     assert!(text.starts_with("# Read the guide first.\n\n# above\n[tools]\n"), "{text}");
     write(&cli, ".gemini/settings.json", &one_server(&second));
     cli.run(&["mcp", "import", "gemini", "--yes"]).ends(0);
+    cli.run(&["mcp", "approve", "s", "--yes"]).ends(0);
     for (name, value) in [("", "the user's own"), ("-2", &first), ("-3", &second)] {
         let path = folder.join(format!("s-API_KEY{name}"));
         assert_eq!(fs::read_to_string(path).expect("it is there"), value, "{name}");
@@ -192,8 +201,10 @@ fn what_is_not_taken_over_is_named_and_what_is_off_stays_off() {
     let codex = "# Model first.\n\n# the old one\n[mcp_servers.old]\ncommand = \"x\"\nenabled = false\n\n\
                  [mcp_servers.kept] # kept\ncommand = \"/usr/bin/toolhold\"\n";
     let codex = write(&cli, ".codex/config.toml", codex);
+    let script = format!("{}\nmain()\n", include_str!("../servers/small.py"));
+    let works = ["-c", script.as_str()];
     let gemini = json!({ "mcpServers": {
-        "My.Srv": { "command": "y", "cwd": "/x", "trust": true },
+        "My.Srv": { "command": "/usr/bin/python3", "args": works, "cwd": "/x", "trust": true },
         "my_srv": { "command": "z" },
         "stream": { "url": "https://h.example/sse" },
     } });
@@ -216,6 +227,7 @@ fn what_is_not_taken_over_is_named_and_what_is_off_stays_off() {
     cli.run(&["connect", "codex", "--yes", "--replace"]).ends(0);
     let left = fs::read_to_string(codex).expect("it is there");
     assert!(left.starts_with("# Model first.\n\n[mcp_servers.kept] # kept\n"), "{left}");
+    cli.run(&["mcp", "approve", "my-srv", "--yes"]).ends(0);
     let taken = cli.run(&["connect", "gemini", "--yes", "--replace"]).ends(0).stderr;
     assert!(taken.contains("`My.Srv` is removed") && taken.contains("`cwd`, `trust`"), "{taken}");
 }

@@ -1,24 +1,14 @@
 //! The arguments and help of `toolhold mcp` about upstream servers.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 /// The subcommands of `toolhold mcp` about servers.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServersCommand {
     /// Add a server to your configuration; Toolhold then offers its tools
-    #[command(
-        after_help = "Examples:\n  toolhold mcp add time -- uvx mcp-server-time\n  toolhold mcp add tracker --url https://mcp.example.com/mcp"
-    )]
-    Add {
-        /// The server's name, which stands before `__` in the names of its tools
-        name: String,
-        /// The server's URL, if Toolhold doesn't start the server as a program
-        #[arg(long, value_name = "URL", conflicts_with = "command")]
-        url: Option<String>,
-        /// The command that starts the server, with its arguments
-        #[arg(last = true, value_name = "COMMAND")]
-        command: Vec<String>,
-    },
+    Add(AddServerArguments),
     /// Remove a server from your configuration
     #[command(after_help = "Example:\n  toolhold mcp remove time")]
     Remove {
@@ -47,14 +37,69 @@ pub(crate) enum ServersCommand {
         name: String,
     },
     /// Show the tools of a server in your configuration, and approve it
-    #[command(after_help = "Example:\n  toolhold mcp approve time")]
+    #[command(
+        after_help = "Examples:\n  toolhold mcp approve time\n  toolhold mcp approve time --full"
+    )]
     Approve {
         /// The server's name: NAME of `[mcp.servers.NAME]`
         name: String,
         /// Start and approve it without asking
         #[arg(long)]
         yes: bool,
+        /// Show each definition as a whole, as models read it
+        #[arg(long)]
+        full: bool,
     },
+}
+
+const ADD_AFTER: &str = "\
+Examples:
+  toolhold mcp add time -- uvx mcp-server-time
+  toolhold mcp add files --allow-read ~/notes -- npx -y server-filesystem ~/notes
+  toolhold mcp add db --network --secret URL=file:~/db-url -- db-server '${secret:URL}'
+  toolhold mcp add tracker --url https://mcp.example.com/mcp --secret token=env:TRACKER_TOKEN
+
+A program runs in the sandbox, and gets what you name here and nothing else. Toolhold proposes \
+what the arguments name (a directory, a database) and what a well-known server needs, and asks. \
+Without a terminal, it prints the lines and grants nothing, unless --yes is given.";
+
+/// `toolhold mcp add`.
+#[derive(Args, Debug)]
+#[command(after_help = ADD_AFTER)]
+pub(crate) struct AddServerArguments {
+    /// The server's name, which stands before `__` in the names of its tools
+    pub(crate) name: String,
+    /// The server's URL, if Toolhold doesn't start the server as a program
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    pub(crate) url: Option<String>,
+    /// A directory that the server may read and change
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    pub(crate) allow_path: Vec<PathBuf>,
+    /// A directory that the server may read
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    pub(crate) allow_read: Vec<PathBuf>,
+    /// Let the server use the network, as a whole
+    #[arg(long, conflicts_with = "url")]
+    pub(crate) network: bool,
+    /// A host that the server needs; programs get the network as a whole, so this is --network
+    #[arg(long, value_name = "HOST", conflicts_with = "url")]
+    pub(crate) host: Vec<String>,
+    /// A variable of your environment that the server gets, or a variable with its value
+    #[arg(long, value_name = "NAME[=VALUE]", conflicts_with = "url")]
+    pub(crate) env: Vec<String>,
+    /// A secret that the server gets: NAME=env:VARIABLE or NAME=file:PATH. A program gets it in the
+    /// variable NAME, and in an argument in place of `${secret:NAME}`
+    #[arg(long, value_name = "NAME=SOURCE")]
+    pub(crate) secret: Vec<String>,
+    /// Your development tools that the server uses, such as `node` or `uv`
+    #[arg(long, value_name = "NAME", conflicts_with = "url")]
+    pub(crate) preset: Vec<String>,
+    /// Grant what is proposed, without asking
+    #[arg(long, short, conflicts_with = "url")]
+    pub(crate) yes: bool,
+    /// The command that starts the server, with its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
 }
 
 /// `toolhold mcp import`.
@@ -62,7 +107,8 @@ pub(crate) enum ServersCommand {
 #[command(
     after_help = "Examples:\n  toolhold mcp import\n  toolhold mcp import cursor\n  toolhold mcp \
          import claude-code --project\n\nThe servers in the files of your MCP clients become \
-         tables of your toolhold.toml. Credentials become secrets in files next to it. No server \
+         tables of your toolhold.toml. Credentials become secrets in files next to it. Grants that \
+         a server seems to need are proposed; --yes grants them, except with --project. No server \
          starts before `toolhold mcp approve`. Afterwards, `toolhold connect CLIENT \
          --replace` replaces these servers in the client's file by Toolhold."
 )]

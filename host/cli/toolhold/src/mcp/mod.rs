@@ -1,5 +1,6 @@
 //! `toolhold mcp`: upstream servers.
 
+mod add;
 mod import;
 mod login;
 mod server_tables;
@@ -17,6 +18,7 @@ use crate::options::Options;
 
 /// Runs the command.
 pub(crate) fn run(command: &ServersCommand, options: &Options) -> Result<Exit, Error> {
+    servers::reject_unused_options(command, options)?;
     let folders = Folders::from_environment()?;
     let file = options.config_file(&folders);
     host::block_on(servers::run(command, &file, &folders, || host::load(options, &folders)))

@@ -1,14 +1,14 @@
 //! Adds and removes tables of `[mcp.servers]` in the text of a `toolhold.toml`.
 
 use thiserror::Error;
-use toml_edit::{Array, DocumentMut, Item, Table, TomlError, value};
+use toml_edit::{DocumentMut, Item, Table, TomlError, Value};
+use toolhold_core::config::McpServer;
+use toolhold_mcp_client::changed_keys;
 use toolhold_mcp_client::client_files::{ClientFileError, without_tables};
 
 /// A table of `[mcp.servers]` that can't be added or removed.
 #[derive(Debug, Error)]
 pub(crate) enum ServerTableError {
-    #[error("write `--url URL`, or `--` and the command that starts it")]
-    NoStart,
     #[error("[mcp.servers.{0}] already exists")]
     Exists(String),
     #[error("there is no [mcp.servers.{0}]")]
@@ -21,34 +21,31 @@ pub(crate) enum ServerTableError {
     NotRemovable(#[from] ClientFileError),
 }
 
-/// The kind of a new server.
-pub(crate) enum Start<'a> {
-    /// A program with its arguments.
-    Command(&'a [String]),
-    /// A server at a URL.
-    Url(&'a str),
-}
-
 /// Adds a new server at the end of the text. The other text stays as it is.
 ///
 /// # Errors
 ///
 /// The text isn't TOML, or the server is there already.
-pub(crate) fn add(text: &str, name: &str, start: &Start<'_>) -> Result<String, ServerTableError> {
-    let mut server = Table::new();
-    match start {
-        Start::Url(url) => {
-            server.insert("url", value(*url));
-        }
-        Start::Command([program, arguments @ ..]) => {
-            server.insert("command", value(program));
-            if !arguments.is_empty() {
-                server.insert("args", value(arguments.iter().collect::<Array>()));
-            }
-        }
-        Start::Command([]) => return Err(ServerTableError::NoStart),
+pub(crate) fn add(text: &str, name: &str, server: &McpServer) -> Result<String, ServerTableError> {
+    let mut table = Table::new();
+    set_keys(&mut table, &McpServer::default(), server)?;
+    add_tables(text, [(name, &table)])
+}
+
+/// Sets the keys of a server's table in which `after` differs from `before`.
+///
+/// # Errors
+///
+/// A value isn't TOML.
+pub(crate) fn set_keys(
+    table: &mut Table,
+    before: &McpServer,
+    after: &McpServer,
+) -> Result<(), ServerTableError> {
+    for (key, text) in changed_keys(before, after) {
+        table.insert(key, Item::Value(text.parse::<Value>()?));
     }
-    add_tables(text, [(name, &server)])
+    Ok(())
 }
 
 /// Adds the tables of new servers at the end of the text. The other text stays as it is.
@@ -125,33 +122,31 @@ fn implicit_table() -> Item {
 mod tests {
     use super::*;
 
-    fn words(words: &[&str]) -> Vec<String> {
-        words.iter().map(|word| (*word).to_owned()).collect()
+    fn program(words: &[&str]) -> McpServer {
+        let (command, args) = words.split_first().expect("it has a program");
+        let args = args.iter().map(|word| (*word).to_owned()).collect();
+        McpServer { command: (*command).to_owned(), args, ..McpServer::default() }
     }
 
     #[test]
     fn rest_of_the_file_stays() {
         let before = "# mine\n[tools]\nautonomy = \"ask\" # careful\n";
-        let after =
-            add(before, "time", &Start::Command(&words(&["uvx", "a\"b"]))).expect("it is added");
+        let after = add(before, "time", &program(&["uvx", "a\"b"])).expect("it is added");
         assert!(after.starts_with(before), "{after}");
-        assert!(
-            after.ends_with("[mcp.servers.time]\ncommand = \"uvx\"\nargs = [\"a\\\"b\"]\n")
-                || after.contains("'a\"b'"),
-            "{after}"
-        );
+        let table = "[mcp.servers.time]\ncommand = \"uvx\"\nargs = [\"a\\\"b\"]\n";
+        assert!(after.ends_with(table), "{after}");
         assert!(!after.contains("[mcp]") && !after.contains("[mcp.servers]"), "{after}");
-        assert!(add(&after, "time", &Start::Command(&words(&["x"]))).is_err(), "it is there");
-        let two = add(&after, "git", &Start::Command(&words(&["uvx"]))).expect("it is added");
+        assert!(add(&after, "time", &program(&["x"])).is_err(), "it is there");
+        let two = add(&after, "git", &program(&["uvx"])).expect("it is added");
         assert_eq!(remove(&two, "git").expect("it is removed"), after);
         assert!(remove(&after, "git").is_err());
         let header =
             "# Read the guide first.\n\n# the clock\n[mcp.servers.time]\ncommand = \"x\"\n";
         assert_eq!(remove(header, "time").unwrap(), "# Read the guide first.\n");
-        assert!(add("mcp = 1", "a", &Start::Command(&words(&["x"]))).is_err());
-        assert!(add("", "a", &Start::Command(&[])).is_err());
-        let at = add("", "a", &Start::Url("https://a.example/mcp")).expect("it is added");
+        assert!(add("mcp = 1", "a", &program(&["x"])).is_err());
+        let url = "https://a.example/mcp".to_owned();
+        let at = add("", "a", &McpServer { url, ..McpServer::default() }).expect("it is added");
         assert_eq!(at, "[mcp.servers.a]\nurl = \"https://a.example/mcp\"\n");
-        assert!(add("[", "a", &Start::Command(&words(&["x"]))).is_err());
+        assert!(add("[", "a", &program(&["x"])).is_err());
     }
 }

@@ -19,10 +19,12 @@ use toolhold_terminal::table::Table;
 use toolhold_terminal::{ask, changed_file};
 
 use crate::arguments::servers::ServersCommand;
-use crate::mcp::import::{check_address, check_command, import, kept_files};
+use crate::mcp::add::add;
+use crate::mcp::import::{import, kept_files};
 use crate::mcp::login::{login, logout};
-use crate::mcp::server_tables::{self, ServerTableError, Start};
+use crate::mcp::server_tables::{self, ServerTableError};
 use crate::mcp::shown_tool;
+use crate::options::Options;
 
 /// Most packages that are shown.
 const MAX_PACKAGES: usize = 200;
@@ -40,26 +42,7 @@ pub(crate) async fn run(
     load: impl FnOnce() -> Result<Config, CommandError>,
 ) -> Result<Exit, CommandError> {
     match command {
-        ServersCommand::Add { name, url, command } => {
-            check_name(name)?;
-            let start = match (url, &command[..]) {
-                (Some(url), _) => {
-                    check_address(url).map_err(CommandError::usage)?;
-                    Start::Url(url)
-                }
-                (None, []) => {
-                    let message = "add `--url URL`, or `--` and the command that starts the server";
-                    return Err(CommandError::Usage(message.to_owned()));
-                }
-                (None, command) => {
-                    check_command(command).map_err(CommandError::usage)?;
-                    Start::Command(command)
-                }
-            };
-            change(file, |text| server_tables::add(text, name, &start))?;
-            writeln!(anstream::stderr(), "`toolhold mcp approve {name}` shows its tools.")?;
-            Ok(Exit::Success)
-        }
+        ServersCommand::Add(arguments) => add(arguments, file, folders),
         ServersCommand::Remove { name } => {
             check_name(name)?;
             let mut secrets = Vec::new();
@@ -84,14 +67,53 @@ pub(crate) async fn run(
         ServersCommand::Logout { name } => logout(&load()?, folders, name),
         ServersCommand::Import(arguments) => import(arguments, file, folders, &load()?, confirm),
         ServersCommand::List { json } => list(&load()?, folders, *json),
-        ServersCommand::Approve { name, yes } => {
-            approve(&load()?, folders, &working_directory()?, name, *yes).await
+        ServersCommand::Approve { name, yes, full } => {
+            let answers = Approval { yes: *yes, full: *full };
+            approve(&load()?, folders, &working_directory()?, name, answers).await
         }
     }
 }
 
+/// Refuses options of every command that have no effect on a command that only changes the file.
+///
+/// # Errors
+///
+/// There is such an option. The error names the right one.
+pub(crate) fn reject_unused_options(
+    command: &ServersCommand,
+    options: &Options,
+) -> Result<(), CommandError> {
+    let is_add = match command {
+        ServersCommand::Add(_) => true,
+        ServersCommand::Remove { .. } => false,
+        _ => return Ok(()),
+    };
+    let has_read = !is_add && !options.allow_read.is_empty();
+    let unused = [
+        ("--allow", !options.allow.is_empty(), "--allow-path DIR"),
+        ("--allow-read", has_read, "--allow-read DIR"),
+        ("--plugin", !options.plugin.is_empty(), ""),
+        ("--set", !options.set.is_empty(), ""),
+    ];
+    for (option, is_given, instead) in unused {
+        if !is_given {
+            continue;
+        }
+        let message = if is_add && !instead.is_empty() {
+            format!(
+                "`{option}` is about the built-in tools; to let the server use a directory, write \
+                 `{instead}`"
+            )
+        } else {
+            format!("`{option}` has no effect on this command, which only changes toolhold.toml")
+        };
+        return Err(CommandError::Usage(message));
+    }
+    Ok(())
+}
+
 /// Changes the user's file, and shows the change.
-fn change(
+pub(crate) fn change(
     file: &Path,
     edited: impl FnOnce(&str) -> Result<String, ServerTableError>,
 ) -> Result<(), CommandError> {
@@ -102,7 +124,7 @@ fn change(
 }
 
 /// Checks the name of a new server.
-fn check_name(name: &str) -> Result<(), CommandError> {
+pub(crate) fn check_name(name: &str) -> Result<(), CommandError> {
     let has_first_letter = name.starts_with(|first: char| first.is_ascii_lowercase());
     let has_valid_letters =
         name.chars().all(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '-'));
@@ -138,6 +160,13 @@ fn list(config: &Config, folders: &Folders, as_json: bool) -> Result<Exit, Comma
         }
         if let Some(reason) = &state.unpinned {
             table.detail(&format!("not pinned: {reason}"));
+        }
+        for pattern in &state.unmatched {
+            let pattern = neutral_line(pattern);
+            writeln!(out, "  `tools` names `{pattern}`, which is none of its tools")?;
+        }
+        if let Some(line) = &state.unseen {
+            writeln!(out, "  its arguments name a directory that it doesn't see: `{line}`")?;
         }
         for host in &state.hosts {
             add_program(&mut table, host);
@@ -177,14 +206,24 @@ fn add_program(table: &mut Table<4>, host: &HostState) {
     }
 }
 
+/// How a server is approved.
+#[derive(Clone, Copy)]
+struct Approval {
+    /// Whether nothing is asked.
+    yes: bool,
+    /// Whether each definition is shown as a whole.
+    full: bool,
+}
+
 /// Shows how the server is started, asks, starts it, shows what it offers, asks again, and pins it.
 async fn approve(
     config: &Config,
     folders: &Folders,
     directory: &Path,
     name: &str,
-    yes: bool,
+    approval: Approval,
 ) -> Result<Exit, CommandError> {
+    let Approval { yes, full } = approval;
     let Some(server) = config.values.mcp.servers.get(name) else {
         let name = neutral_line(name);
         return Err(CommandError::Usage(format!("your configuration has no [mcp.servers.{name}]")));
@@ -223,7 +262,7 @@ async fn approve(
     }
 
     let inspection = inspect(config, folders, directory, name).await?;
-    show(&mut out, &inspection)?;
+    show(&mut out, &inspection, full)?;
     if !yes && !confirm(&format!("Approve {name}?"))? {
         writeln!(out, "The server is not approved.")?;
         return Ok(Exit::Denied);
@@ -243,7 +282,7 @@ async fn approve(
     Ok(Exit::Success)
 }
 
-fn show(out: &mut impl Write, inspection: &Inspection) -> Result<(), CommandError> {
+fn show(out: &mut impl Write, inspection: &Inspection, full: bool) -> Result<(), CommandError> {
     for (name, before, now) in inspection.packages.iter().take(MAX_PACKAGES) {
         match (before, now) {
             (Some(before), Some(now)) => writeln!(out, "~ package {name} {before} -> {now}")?,
@@ -257,13 +296,17 @@ fn show(out: &mut impl Write, inspection: &Inspection) -> Result<(), CommandErro
     if count > MAX_PACKAGES {
         writeln!(out, "  {}", counted((count - MAX_PACKAGES) as u64, "more package"))?;
     }
+    let mut is_shortened = false;
     for (word, difference) in &inspection.differences {
         // Most are tools.
         let word = if *word == "tool" { String::new() } else { format!("{word} ") };
         match difference {
             ToolDifference::New(tool) => {
                 let name = neutral_line(&tool.name);
-                write!(out, "+ {word}{name}\n{}", shown_tool::lines(&tool.definition))?;
+                let lines = shown_tool::lines(&tool.definition);
+                let card = if full { lines.clone() } else { shown_tool::card(&tool.definition) };
+                is_shortened |= card != lines;
+                write!(out, "+ {word}{name}\n{card}")?;
             }
             ToolDifference::Missing(name) => writeln!(out, "- {word}{}", neutral_line(name))?,
             ToolDifference::Changed(name, parts) => {
@@ -278,6 +321,13 @@ fn show(out: &mut impl Write, inspection: &Inspection) -> Result<(), CommandErro
     }
     for (tool, reason) in &inspection.left_out {
         writeln!(out, "! {tool} is left out: {}", neutral_line(reason))?;
+    }
+    for pattern in &inspection.unmatched {
+        let pattern = neutral_line(pattern);
+        writeln!(out, "! `tools` names `{pattern}`, which is none of its tools")?;
+    }
+    if is_shortened {
+        writeln!(out, "{FAINT}`--full` shows each definition as models read it.{FAINT:#}")?;
     }
     Ok(())
 }

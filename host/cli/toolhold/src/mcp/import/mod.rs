@@ -8,10 +8,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use toolhold_core::HostError;
-use toolhold_core::config::{self, Config, Folders, Inputs};
+use toolhold_core::config::{self, Config, Folders, Inputs, McpServer, working_directory};
 use toolhold_core::text::{counted, cut, neutral, neutral_line};
 use toolhold_data_dir::PrivateFolder;
-use toolhold_mcp_client::client_files::{CLIENTS, Client};
+use toolhold_mcp_client::client_files::{CLIENTS, Client, ServerEntry};
+use toolhold_mcp_client::{Proposal, ProposalContext, proposals, with_proposals};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{FAINT, STRONG};
@@ -22,11 +23,12 @@ use moved::listed;
 use table::{ImportContext, ImportError, Imported, import_server, may_hold_credential};
 
 use crate::arguments::servers::ImportArguments;
+use crate::mcp::add::{make_folders, show_proposals};
 use crate::mcp::server_tables;
 
 pub(crate) use found::{is_connected, kept_files};
 pub(crate) use moved::{Moved, moved};
-pub(crate) use table::{check_address, check_command};
+pub(crate) use table::{check_address, check_command, is_secret};
 
 /// The folder of the secrets that were imported, beside `toolhold.toml`.
 const SECRETS: &str = "secrets";
@@ -42,7 +44,7 @@ pub(crate) fn import(
     let mut out = anstream::stdout();
     let folder = secrets_beside(file);
     let read = read_all(&mut out, arguments, folders, config, &files(&folder)?)?;
-    let tables = read.tables;
+    let mut tables = read.tables;
     let broken = match &read.broken[..] {
         [] => Ok(Exit::Success),
         broken => Err(CommandError::Usage(broken.join("; "))),
@@ -60,10 +62,15 @@ pub(crate) fn import(
     }
     let shown = neutral_line(&file.display().to_string());
     writeln!(out, "\nTo be added to {shown}:")?;
-    for Imported { name, table, secrets, .. } in &tables {
+    let needs = propose(&tables, folders)?;
+    for (Imported { name, table, secrets, .. }, needs) in tables.iter().zip(&needs) {
         writeln!(out, "\n{}", neutral(&server_tables::shown(name, table)))?;
         for (secret, _) in secrets {
             writeln!(out, "{FAINT}# the value goes into {SECRETS}/{secret}{FAINT:#}")?;
+        }
+        if !needs.proposals.is_empty() {
+            writeln!(out, "  It seems to need more:")?;
+            show_proposals(&mut out, "  ", &needs.before, &needs.granted, &needs.proposals)?;
         }
     }
     let question = format!("Add {}?", counted(tables.len() as u64, "server"));
@@ -71,16 +78,63 @@ pub(crate) fn import(
         writeln!(out, "Nothing was changed.")?;
         return Ok(Exit::Denied);
     }
+    let has_proposals = needs.iter().any(|needs| !needs.proposals.is_empty());
+    // Others may have written a project's file, so what its arguments name isn't granted unasked.
+    let is_granted = has_proposals
+        && if arguments.yes {
+            !arguments.project
+        } else {
+            confirm("Grant what the servers seem to need?")?
+        };
+    if is_granted {
+        grant(&mut tables, &needs)?;
+    }
     store(file, &folder, &tables)?;
     writeln!(
         out,
-        "\nThe servers have no folder, and no network except where the lines above grant it. Add \
-         the grants that each server needs, then approve it:"
+        "\nThe servers have what the lines above grant. Add the grants that a server needs \
+         beside them, then approve it:"
     )?;
     for Imported { name, .. } in &tables {
         writeln!(out, "  toolhold mcp approve {name}")?;
     }
     broken
+}
+
+/// What an imported server seems to need.
+struct Needs {
+    /// The server as it is imported.
+    before: McpServer,
+    /// The server with all proposals.
+    granted: McpServer,
+    proposals: Vec<Proposal>,
+}
+
+/// Proposes grants for each server.
+fn propose(tables: &[Imported], folders: &Folders) -> Result<Vec<Needs>, CommandError> {
+    let directory = working_directory()?;
+    let variables = ProposalContext::environment();
+    let context = ProposalContext { folders, directory: &directory, variables: &variables };
+    let mut all = Vec::new();
+    for Imported { name, table, .. } in tables {
+        let text = server_tables::shown(name, table);
+        let before = check_loads(name, &text, folders).map_err(CommandError::usage)?;
+        let proposals = proposals(name, &before, &context);
+        let granted = with_proposals(&before, &proposals).map_err(CommandError::usage)?;
+        all.push(Needs { before, granted, proposals });
+    }
+    Ok(all)
+}
+
+/// Writes what is proposed into the tables.
+fn grant(tables: &mut [Imported], needs: &[Needs]) -> Result<(), CommandError> {
+    for (Imported { table, .. }, Needs { before, granted, proposals }) in
+        tables.iter_mut().zip(needs)
+    {
+        server_tables::set_keys(table, before, granted).map_err(CommandError::usage)?;
+        make_folders(proposals)?;
+    }
+    Ok(())
 }
 
 /// The servers in the files of clients.
@@ -133,9 +187,7 @@ fn read_all(
         for (name, server) in servers {
             let others = &read.tables;
             let context = ImportContext { client: client.title, config, others, files };
-            let result = server
-                .and_then(|server| import_server(&name, server, &context))
-                .and_then(|imported| check_loads(imported, folders));
+            let result = import_checked(&name, server, &context, folders);
             let name = neutral_line(cut(&name, 128));
             match result {
                 Ok(imported) => {
@@ -149,6 +201,19 @@ fn read_all(
         }
     }
     Ok(read)
+}
+
+/// Makes the table of a client's server, and checks that the configuration loads with it.
+fn import_checked(
+    name: &str,
+    entry: Result<ServerEntry, ImportError>,
+    context: &ImportContext<'_>,
+    folders: &Folders,
+) -> Result<Imported, ImportError> {
+    let imported = import_server(name, entry?, context)?;
+    let table = server_tables::shown(&imported.name, &imported.table);
+    check_loads(&imported.name, &table, folders)?;
+    Ok(imported)
 }
 
 /// Describes a server that can be imported.
@@ -171,14 +236,18 @@ fn secrets_beside(file: &Path) -> PathBuf {
     file.parent().unwrap_or(Path::new(".")).join(SECRETS)
 }
 
-/// Checks that the configuration loads with a server. Otherwise, a variable with an invalid name
-/// would make the whole file invalid.
-fn check_loads(imported: Imported, folders: &Folders) -> Result<Imported, ImportError> {
+/// Loads a configuration with only this `table` of a server, and returns the server. Otherwise, a
+/// variable with an invalid name would make the whole file invalid.
+pub(crate) fn check_loads(
+    name: &str,
+    table: &str,
+    folders: &Folders,
+) -> Result<McpServer, ImportError> {
     let mut file = tempfile::NamedTempFile::new()?;
-    file.write_all(server_tables::shown(&imported.name, &imported.table).as_bytes())?;
+    file.write_all(table.as_bytes())?;
     let inputs = Inputs { file: Some(file.path().to_owned()), ..Inputs::default() };
-    config::load(folders, &inputs).map_err(ImportError::Configuration)?;
-    Ok(imported)
+    let loaded = config::load(folders, &inputs).map_err(ImportError::Configuration)?;
+    Ok(loaded.values.mcp.servers.get(name).cloned().unwrap_or_default())
 }
 
 /// Finds the client with a name.

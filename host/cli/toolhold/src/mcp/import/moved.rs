@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
-use toolhold_core::config::{Config, Folders, McpServer, dotted_name};
+use toolhold_core::config::{Config, Folders, McpServer, dotted_name, fill_in_secrets};
 use toolhold_core::text::neutral_line;
 use toolhold_mcp_client::client_files::{NamedServer, ReadServer, ServerEntry};
+use toolhold_mcp_client::is_approved;
 use toolhold_net::read;
 use toolhold_redaction::{Keys, text};
 
-use super::table::{credentials, fit_name};
+use super::table::{credential_in, credentials, fit_name};
 
 /// The mark in place of a credential.
 const MARK: &str = "[REDACTED:secret]";
@@ -49,14 +50,26 @@ pub(crate) fn moved(
         let Ok(entry) = entry else { continue };
         let found = credentials(&entry.server).into_iter();
         moved.credentials.extend(found.map(|(_, prefix, value)| format!("{prefix}{value}")));
+        if let NamedServer::Program { words, .. } = &entry.server {
+            let indices = (1..words.len()).filter(|index| credential_in(words, *index).is_some());
+            moved.credentials.extend(indices.map(|index| words[index].clone()));
+        }
         let Some((config, folders)) = config else { continue };
         let Ok(name) = fit_name(&own_name) else { continue };
         let Some(ours) = config.values.mcp.servers.get(&name) else { continue };
-        if !is_same(ours, &entry.server) {
+        let stored = stored_secrets(ours, &name, config, folders);
+        if !is_same(ours, &entry.server, &stored) {
             continue;
         }
         let shown = neutral_line(&own_name);
-        let missing = missing(&name, ours, &entry, config, folders);
+        // The user would lose a server that works in the client.
+        if entry.is_enabled && !is_approved(folders, &name, ours) {
+            moved.notes.push(format!(
+                "`{shown}` stays in the file until it works here: run `toolhold mcp approve {name}`"
+            ));
+            continue;
+        }
+        let missing = missing(ours, &entry, &stored);
         if !missing.is_empty() {
             let missing = listed(&missing);
             moved.notes.push(format!(
@@ -75,24 +88,43 @@ pub(crate) fn moved(
     moved
 }
 
-fn is_same(ours: &McpServer, theirs: &NamedServer) -> bool {
+/// The values of those secrets of a server that are stored, each with its name.
+type StoredSecrets = Vec<(String, String)>;
+
+/// Reads the secrets of our server. A secret that a program prints is left out, since nothing is run
+/// for a comparison.
+fn stored_secrets(
+    ours: &McpServer,
+    name: &str,
+    config: &Config,
+    folders: &Folders,
+) -> StoredSecrets {
+    let mut stored = Vec::new();
+    for (secret, from) in &ours.secrets {
+        let is_stored = from.env.is_some() || !from.file.is_empty();
+        let key = format!("mcp.servers.{name}.secrets.{}", dotted_name(secret));
+        if is_stored && let Ok(value) = read(&config.source_of(&key, from, folders, Path::new("/")))
+        {
+            stored.push((secret.clone(), value.expose().to_owned()));
+        }
+    }
+    stored
+}
+
+fn is_same(ours: &McpServer, theirs: &NamedServer, stored: &StoredSecrets) -> bool {
+    let values: Vec<(&str, &str)> =
+        stored.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     match theirs {
         NamedServer::Program { words, .. } => {
-            std::iter::once(&ours.command).chain(&ours.args).eq(words)
+            let filled = ours.args.iter().map(|argument| fill_in_secrets(argument, &values));
+            std::iter::once(ours.command.clone()).chain(filled).eq(words.iter().cloned())
         }
         NamedServer::Url { url, .. } => ours.url == *url,
     }
 }
 
 /// The variables and headers of a client's server that would be lost with it.
-fn missing(
-    name: &str,
-    ours: &McpServer,
-    entry: &ServerEntry,
-    config: &Config,
-    folders: &Folders,
-) -> Vec<String> {
-    let table = format!("mcp.servers.{name}.secrets");
+fn missing(ours: &McpServer, entry: &ServerEntry, stored: &StoredSecrets) -> Vec<String> {
     let credentials = credentials(&entry.server);
     let (pairs, token) = match &entry.server {
         NamedServer::Program { variables, .. } => (variables, None),
@@ -101,7 +133,10 @@ fn missing(
     let mut missing = Vec::new();
     for name in pairs.keys() {
         let is_known = match credentials.iter().find(|(credential, ..)| credential == name) {
-            Some((_, _, value)) => has_value(ours, &table, value, config, folders),
+            Some((_, _, value)) => {
+                let value = value.trim_end_matches(['\r', '\n']);
+                stored.iter().any(|(_, known)| known == value)
+            }
             None => has_name(ours, &entry.server, name),
         };
         if !is_known {
@@ -112,28 +147,6 @@ fn missing(
         missing.extend(token.cloned());
     }
     missing
-}
-
-/// Checks whether a secret of our server has this value. `table` is the key of all its secrets.
-fn has_value(
-    ours: &McpServer,
-    table: &str,
-    value: &str,
-    config: &Config,
-    folders: &Folders,
-) -> bool {
-    for (secret, from) in &ours.secrets {
-        // Any other source is a program, which isn't run for a comparison.
-        let is_stored = from.env.is_some() || !from.file.is_empty();
-        let key = format!("{table}.{}", dotted_name(secret));
-        if is_stored
-            && let Ok(stored) = read(&config.source_of(&key, from, folders, Path::new("/")))
-            && stored.expose() == value.trim_end_matches(['\r', '\n'])
-        {
-            return true;
-        }
-    }
-    false
 }
 
 /// Checks whether our server gets a variable or a header with this name.

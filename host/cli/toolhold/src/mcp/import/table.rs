@@ -6,7 +6,7 @@ use http::header::{
 };
 use thiserror::Error;
 use toml_edit::{Array, InlineTable, Item, Table, Value, value};
-use toolhold_core::config::{Config, Problems};
+use toolhold_core::config::{Config, Problems, fill_in_secrets, referenced_secrets};
 use toolhold_core::text::{cut, neutral_line};
 use toolhold_mcp_client::client_files::{EntryError, NamedServer, ServerEntry, variable};
 use toolhold_net::requests::{OutboundError, check_url};
@@ -45,7 +45,7 @@ const SECRET_WORDS: [&str; 17] = [
 
 /// A server that can't be imported.
 #[derive(Debug, Error)]
-pub(super) enum ImportError {
+pub(crate) enum ImportError {
     #[error(transparent)]
     Entry(#[from] EntryError),
     #[error("the server is Toolhold itself")]
@@ -64,6 +64,8 @@ pub(super) enum ImportError {
     LooksLike(String),
     #[error(transparent)]
     Start(#[from] ServerStartError),
+    #[error("its address ends in `/sse`, so it uses the old SSE transport")]
+    Sse,
     #[error("the client generates the value of `{0}`: write the value into a secret")]
     MadeVariable(String),
     #[error("the client generates the header `{0}`: write the value into a secret")]
@@ -86,8 +88,9 @@ pub(crate) enum ServerStartError {
     #[error("the command is empty")]
     Empty,
     #[error(
-        "argument {0} looks like a credential, which must not be in toolhold.toml: pass it in a \
-         variable"
+        "argument {0} looks like a credential, which must not be in toolhold.toml: write \
+         `${{secret:NAME}}` in its place, and `--secret NAME=env:VARIABLE` or `--secret \
+         NAME=file:PATH`"
     )]
     CredentialArgument(usize),
     #[error("the address seems to contain a credential: pass the credential in a header")]
@@ -157,6 +160,7 @@ pub(super) fn import_server(
     };
     match entry.server {
         NamedServer::Program { words, variables } => {
+            let words = imported.without_credentials(words, place);
             check_command(&words)?;
             let [program, arguments @ ..] = &words[..] else {
                 return Err(ServerStartError::Empty.into());
@@ -172,6 +176,9 @@ pub(super) fn import_server(
         }
         NamedServer::Url { url, headers, token_variable } => {
             check_address(&url)?;
+            if is_sse(&url) {
+                return Err(ImportError::Sse);
+            }
             imported.table.insert("url", value(url));
             if let Some(token) = token_variable {
                 imported.add_secret("token", [("env", token.as_str())]);
@@ -192,18 +199,40 @@ pub(crate) fn check_command(words: &[String]) -> Result<(), ServerStartError> {
     if words.first().is_none_or(|program| program.trim().is_empty()) {
         return Err(ServerStartError::Empty);
     }
-    for index in 1..words.len() {
-        let word = &words[index];
-        let (option, value) = match word.split_once('=') {
-            Some((option, value)) if option.starts_with('-') => (option, value),
-            _ => (words[index - 1].as_str(), word.as_str()),
-        };
-        let is_credential_of_option = is_secret_option(option) && is_long(value);
-        if is_credential_of_option || has_secret(word) {
+    let plain: Vec<String> = words.iter().map(|word| without_references(word)).collect();
+    for index in 1..plain.len() {
+        if credential_in(&plain, index).is_some() {
             return Err(ServerStartError::CredentialArgument(index));
         }
     }
     Ok(())
+}
+
+/// Returns an argument without its references to secrets.
+fn without_references(argument: &str) -> String {
+    let names = referenced_secrets(argument).into_iter();
+    let empty: Vec<(&str, &str)> = names.map(|name| (name, "")).collect();
+    fill_in_secrets(argument, &empty)
+}
+
+/// Returns the part of an argument that looks like a credential.
+pub(super) fn credential_in(words: &[String], index: usize) -> Option<&str> {
+    let word = words[index].as_str();
+    let (option, value) = match word.split_once('=') {
+        Some((option, value)) if option.starts_with('-') => (option, value),
+        _ => (words[index - 1].as_str(), word),
+    };
+    let is_credential_of_option = is_secret_option(option) && is_long(value);
+    if is_credential_of_option || has_secret(value) {
+        return Some(value);
+    }
+    has_secret(word).then_some(word)
+}
+
+/// Checks whether an address is one of the SSE transport, which Toolhold doesn't speak.
+fn is_sse(url: &str) -> bool {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    path.trim_end_matches('/').ends_with("/sse")
 }
 
 /// Refuses an address that can't be used, or holds a credential.
@@ -265,6 +294,24 @@ fn split_scheme<'t>(header: &str, text: &'t str) -> (&'t str, &'t str) {
 }
 
 impl Imported {
+    /// Replaces the credentials in arguments by references to secrets, which are kept in files.
+    fn without_credentials(
+        &mut self,
+        words: Vec<String>,
+        place: &ImportContext<'_>,
+    ) -> Vec<String> {
+        let mut replaced = words.clone();
+        for index in 1..words.len() {
+            if let Some(credential) = credential_in(&words, index) {
+                let name = format!("ARGUMENT_{index}");
+                self.keep_secret(&name, credential, &[], place);
+                let before = words[index].strip_suffix(credential).unwrap_or_default();
+                replaced[index] = format!("{before}${{secret:{name}}}");
+            }
+        }
+        replaced
+    }
+
     /// Adds presets for the folders of the user that a package runner needs.
     fn add_presets(&mut self, program: &str) {
         let preset = match program {
@@ -395,7 +442,7 @@ pub(super) fn fit_name(name: &str) -> Result<String, ImportError> {
 
 /// Checks whether a value looks like a credential, by its name or by itself. A doubtful value is
 /// stored as a credential too, since nothing is lost by that.
-fn is_secret(name: &str, value: &str) -> bool {
+pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     field(name, value, Keys::Settings) != value
         || has_secret(value)
         || (names_secret(name) && !is_plain(value))
@@ -487,6 +534,36 @@ mod tests {
     }
 
     #[test]
+    fn credentials_in_arguments_become_secrets() {
+        let database = "postgresql://me:hunter2hunter@db.example/x";
+        let server =
+            program(&["x", "--api-key=hunter2hunter", "--password", "hunter3", database], &[])
+                .expect("it is imported");
+        let text = server.table.to_string();
+        assert!(!text.contains("hunter"), "{text}");
+        let args = "args = [\"--api-key=${secret:ARGUMENT_1}\", \"--password\", \
+                    \"${secret:ARGUMENT_3}\", \"${secret:ARGUMENT_4}\"]";
+        assert!(text.contains(args), "{text}");
+        let kept: Vec<&str> = server.secrets.iter().map(|(_, value)| value.as_str()).collect();
+        assert_eq!(kept, ["hunter2hunter", "hunter3", database]);
+    }
+
+    #[test]
+    fn addresses_of_sse_are_left_out() {
+        for (url, is_left_out) in [
+            ("https://mcp.linear.app/sse", true),
+            ("https://h.example/sse/?a=b", true),
+            ("https://h.example/mcp", false),
+            ("https://h.example/assess", false),
+        ] {
+            let server =
+                NamedServer::Url { url: url.to_owned(), headers: map(&[]), token_variable: None };
+            let result = read("a", server, &[]);
+            assert_eq!(matches!(result, Err(ImportError::Sse)), is_left_out, "{url}");
+        }
+    }
+
+    #[test]
     fn headers_become_secrets() {
         let headers = map(&[
             ("Authorization", "Bearer ${TOKEN}"),
@@ -507,11 +584,24 @@ mod tests {
     #[test]
     fn what_would_write_a_credential_down_is_refused() {
         let token = ["ghp_", "0123456789abcdefghijABCDEFGHIJ012345"].concat();
-        assert!(program(&["x", "--token", &token], &[]).is_err());
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        for refused in [
+            &["x", "--token", &token][..],
+            &["x", "--password", "hunter2hunter"],
+            &["x", "--api-key=hunter2hunter"],
+            &["x", "postgresql://me:hunter2hunter@db.example/x"],
+        ] {
+            assert!(check_command(&words(refused)).is_err(), "{refused:?}");
+        }
+        for allowed in [
+            &["x", "--token", "${secret:TOKEN}"][..],
+            &["x", "--api-key=${secret:KEY}", "postgresql://me:${secret:PW}@db.example/x"],
+        ] {
+            assert!(check_command(&words(allowed)).is_ok(), "{allowed:?}");
+        }
         assert!(program(&["x"], &[("A", "${input:token}")]).is_err());
         assert!(program(&[], &[]).is_err());
-        assert!(program(&["x", "--password", "hunter2hunter"], &[]).is_err());
-        assert!(program(&["x", "--api-key=hunter2hunter"], &[]).is_err());
         for argument in
             ["--port=8080", "--key=/etc/key", "--max-tokens=100000", "--auth=oauth2pkce"]
         {
