@@ -292,6 +292,32 @@ fn server_filesystem_works() {
 }
 
 #[test]
+fn server_filesystem_works_with_what_is_proposed_for_it() {
+    let Some(npm) = Npm::fetched() else { return };
+    let cli = Cli::new();
+    cli.configure("[tools]\nautonomy = \"full\"\n");
+    let folder = cli.root.path().canonicalize().expect("it is there").join("notes");
+    fs::create_dir(&folder).expect("a folder is made");
+    let words = [&npm.folder, &npm.node, &npm.script("server-filesystem"), &folder];
+    let [packages, node, script, named] = words.map(|path| path.display().to_string());
+    let add = ["mcp", "add", "files", "--allow-read", &packages];
+    let refused = cli.run(&[&add[..], &["--", &node, &script, &named]].concat()).ends(0).stderr;
+    assert!(refused.contains("its arguments name"), "{refused}");
+    // Without the folder, it doesn't start, and the error says what is missing.
+    let told = cli.run(&["mcp", "approve", "files", "--yes"]);
+    assert!(told.code != 0 && told.stderr.contains("allowed_paths = "), "{}", told.stderr);
+    cli.run(&["mcp", "remove", "files"]).ends(0);
+    cli.run(&[&add[..], &["--yes", "--", &node, &script, &named]].concat()).ends(0);
+    cli.run(&["mcp", "approve", "files", "--yes"]).ends(0);
+    let mut client = Client::new(&cli, &[], MODERN, false);
+    let path = folder.join("new.txt");
+    let written = client.call("files__write_file", json!({ "path": path, "content": "new" }));
+    assert_ne!(written["isError"], true, "{written}");
+    client.leave();
+    assert_eq!(fs::read_to_string(path).expect("it is there"), "new");
+}
+
+#[test]
 fn server_time_works() {
     let Some(pypi) = PyPi::fetched() else { return };
     let cli = pypi.with_module("time", "mcp_server_time");

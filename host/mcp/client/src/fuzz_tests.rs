@@ -12,6 +12,7 @@ use tokio::net::unix::pipe::{Receiver, Sender, pipe};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 use tokio::time::timeout;
+use toolhold_core::config::McpServer;
 use toolhold_core::text::neutral;
 use toolhold_core::{
     BoxFuture, Call, CallCommands, CallId, CallRequests, CancellationToken, Inquirer, Inquiry,

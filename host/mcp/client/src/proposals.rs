@@ -446,8 +446,8 @@ mod tests {
 
         /// The proposed lines for a command line, without the root.
         fn lines(&self, command: &str, more: &Value) -> Vec<String> {
-            let root = self.path("");
-            let root = root.trim_end_matches('/');
+            let real = self.root.path().canonicalize().expect("it is there");
+            let root = real.to_str().expect("a path is text");
             let command = command.replace('%', root);
             let mut words = command.split(' ').map(str::to_owned);
             let mut table = serde_json::to_value(McpServer::default()).expect("JSON");

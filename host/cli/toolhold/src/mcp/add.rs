@@ -2,7 +2,7 @@
 //! server seems to need, and writes the table.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use toolhold_core::config::{AllowedPath, Folders, McpServer, PathAccess, working_directory};
@@ -201,7 +201,7 @@ fn secrets(written: &[String], directory: &Path) -> Result<Value, CommandError> 
             Some(("env", variable)) => json!({ "env": variable }),
             Some(("file", path)) if path.starts_with("~/") => json!({ "file": path }),
             // In the file, a relative path would start at the folder of that file.
-            Some(("file", path)) => json!({ "file": directory.join(PathBuf::from(path)) }),
+            Some(("file", path)) => json!({ "file": directory.join(path) }),
             // The text may be the secret itself, so it isn't shown.
             _ => {
                 return Err(CommandError::Usage(format!(

@@ -39,7 +39,7 @@ pub(crate) fn import(
     file: &Path,
     folders: &Folders,
     config: &Config,
-    confirm: impl FnOnce(&str) -> Result<bool, CommandError>,
+    confirm: impl Fn(&str) -> Result<bool, CommandError>,
 ) -> Result<Exit, CommandError> {
     let mut out = anstream::stdout();
     let folder = secrets_beside(file);

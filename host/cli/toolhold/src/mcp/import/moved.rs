@@ -88,17 +88,14 @@ pub(crate) fn moved(
     moved
 }
 
-/// The values of those secrets of a server that are stored, each with its name.
-type StoredSecrets = Vec<(String, String)>;
-
-/// Reads the secrets of our server. A secret that a program prints is left out, since nothing is run
-/// for a comparison.
+/// Reads the stored secrets of our server, each with its name and value. A secret that a program
+/// prints is left out, since nothing is run for a comparison.
 fn stored_secrets(
     ours: &McpServer,
     name: &str,
     config: &Config,
     folders: &Folders,
-) -> StoredSecrets {
+) -> Vec<(String, String)> {
     let mut stored = Vec::new();
     for (secret, from) in &ours.secrets {
         let is_stored = from.env.is_some() || !from.file.is_empty();
@@ -111,7 +108,7 @@ fn stored_secrets(
     stored
 }
 
-fn is_same(ours: &McpServer, theirs: &NamedServer, stored: &StoredSecrets) -> bool {
+fn is_same(ours: &McpServer, theirs: &NamedServer, stored: &[(String, String)]) -> bool {
     let values: Vec<(&str, &str)> =
         stored.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     match theirs {
@@ -124,7 +121,7 @@ fn is_same(ours: &McpServer, theirs: &NamedServer, stored: &StoredSecrets) -> bo
 }
 
 /// The variables and headers of a client's server that would be lost with it.
-fn missing(ours: &McpServer, entry: &ServerEntry, stored: &StoredSecrets) -> Vec<String> {
+fn missing(ours: &McpServer, entry: &ServerEntry, stored: &[(String, String)]) -> Vec<String> {
     let credentials = credentials(&entry.server);
     let (pairs, token) = match &entry.server {
         NamedServer::Program { variables, .. } => (variables, None),
