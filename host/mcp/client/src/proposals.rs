@@ -393,8 +393,8 @@ fn has_path(
     access: PathAccess,
     context: &ProposalContext<'_>,
 ) -> bool {
-    let Some(wanted) = context.resolve(path) else { return false };
-    let wanted = real_or_given(&wanted);
+    let Some(named) = context.resolve(path) else { return false };
+    let wanted = real_or_given(&named);
     for allowed in &server.allowed_paths {
         let is_enough = allowed.access == access || allowed.access == PathAccess::ReadWrite;
         if let Some(granted) = context.resolve(&allowed.path)

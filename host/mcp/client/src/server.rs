@@ -214,9 +214,7 @@ impl Server {
             }
         }
     }
-}
 
-impl Server {
     /// Adds advice to a failure of which a missing grant may be the cause.
     async fn with_advice(&self, outcome: Outcome) -> Outcome {
         let failure = match outcome {
