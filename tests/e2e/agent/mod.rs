@@ -4,6 +4,7 @@
 mod attacks;
 mod delegate;
 mod extras;
+mod found;
 mod guide;
 mod harbor;
 mod large_catalogues;

@@ -64,7 +64,6 @@ pub use policy::FileGrants;
 pub use problem::{Problem, Problems};
 pub use processes::{ProcessContext, ProcessGrants, ProcessKind};
 pub use project::{add_trust, forget, trusted};
-pub use provider_problems::FIRST_PROVIDER;
 pub use renamed::Renamed;
 pub use signed::CeilingFiles;
 pub use source::Source;
@@ -74,17 +73,17 @@ pub use toolhold_config_keys::{
     AdversarialPolicy, Agent, AllowedPath, AllowedPlugin, Amount, Approvals, ArgumentPart,
     ArgumentTest, Audit, Authorization, Autonomy, BUILT_IN_FILTERS, Bounded, ConfigValues,
     Dependencies, DependencyRule, FileTools, FilterSecurity, Filters, HeaderName, HostGrant,
-    InstallKey, Installing, InstanceLifetime, JobSettings, Limits, MAX_POLICIES, Mcp, McpApprovals,
-    McpOauth, McpServer, Method, ModelFormat, Network, NetworkGrant, OAuth, OnFailure,
-    OnReviewDenial, OtherDomains, Overflow, PathAccess, PathGlob, PathPrefix, PermissionAction,
-    PermissionRule, Plugin, PluginFolder, PluginLimits, PluginSettings, PolicyAccess, PolicyEffect,
-    PolicyPhase, PolicyRule, PolicyRules, PolicySentence, Prefix, PresetName, Prices,
-    ProcessLimits, ProviderSettings, Qdrant, QueryName, Ratio, Redaction, Reload, ResultCache,
-    Retry, SandboxMode, Scheduler, Secret, Serve, ServerSecret, Sha256, Shell, Skills, Structured,
-    Tafc, ThinkingEffort, ToolFilter, Tools, TrustLevel, Undo, UrlScheme, Utility, VariableName,
-    VectorBackend, Web, WithoutProxy, WrittenExpression, WrittenHost, WrittenPattern,
-    WrittenPrivateHosts, WrittenProgram, WrittenProxy, WrittenSecretHost, fill_in_secrets,
-    referenced_secrets,
+    InstallKey, Installing, InstanceLifetime, JobSettings, KNOWN_PROVIDERS, KnownProvider, Limits,
+    MAX_POLICIES, Mcp, McpApprovals, McpOauth, McpServer, Method, ModelFormat, Network,
+    NetworkGrant, OAuth, OnFailure, OnReviewDenial, OtherDomains, Overflow, PathAccess, PathGlob,
+    PathPrefix, PermissionAction, PermissionRule, Plugin, PluginFolder, PluginLimits,
+    PluginSettings, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule, PolicyRules,
+    PolicySentence, Prefix, PresetName, Prices, ProcessLimits, ProviderSettings, Qdrant, QueryName,
+    Ratio, Redaction, Reload, ResultCache, Retry, SandboxMode, Scheduler, Secret, Serve,
+    ServerSecret, Sha256, Shell, Skills, Structured, Tafc, ThinkingEffort, ToolFilter, Tools,
+    TrustLevel, Undo, UrlScheme, Utility, VariableName, VectorBackend, Web, WithoutProxy,
+    WrittenExpression, WrittenHost, WrittenPattern, WrittenPrivateHosts, WrittenProgram,
+    WrittenProxy, WrittenSecretHost, fill_in_secrets, referenced_secrets,
 };
 pub use toolhold_policy::files::OwnFolder;
 pub use watch::ConfigWatch;

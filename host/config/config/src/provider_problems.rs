@@ -9,10 +9,6 @@ use toolhold_policy::egress::Target;
 use super::loaded::is_provider_name;
 use super::{Config, Problem, ProviderSettings, Qdrant, VectorBackend, dotted_name};
 
-/// The lines that add a first provider of models, if no provider listens on this machine.
-pub const FIRST_PROVIDER: &str =
-    "[providers.anthropic]\nmodel = \"MODEL\"\nsecrets.key.env = \"ANTHROPIC_API_KEY\"";
-
 /// Most characters of the beginning of a collection's name.
 const MAX_COLLECTION: usize = 64;
 

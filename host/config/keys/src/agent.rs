@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::narrowing::{Narrowing, section};
-use crate::{Amount, Bounded, Ratio, ServerSecret};
+use crate::{Amount, Bounded, KnownProvider, Ratio, ServerSecret};
 
 section! {
     /// Toolhold's own agent: `toolhold run` and `toolhold chat`.
@@ -161,7 +161,8 @@ section! {
 
 section! {
     /// A provider of models: a service, or a server on this machine. `anthropic`, `openai`,
-    /// `openrouter` and `ollama` need neither `format` nor `base_url`.
+    /// `gemini`, `mistral`, `deepseek`, `xai`, `groq`, `openrouter` and `ollama` need neither
+    /// `format` nor `base_url`.
     pub struct ProviderSettings {
         /// The format of the provider's requests and answers.
         pub format: ModelFormat, Narrowing::Ignored;
@@ -199,15 +200,9 @@ impl ProviderSettings {
     /// Returns the format and the `base_url`. If one isn't set, the name of the table decides.
     /// Returns `None` if neither gives a value.
     pub fn place(&self, name: &str) -> Option<(ModelFormat, &str)> {
-        let known = match name {
-            "anthropic" => Some((ModelFormat::Messages, "https://api.anthropic.com/v1")),
-            "openai" => Some((ModelFormat::Responses, "https://api.openai.com/v1")),
-            "openrouter" => Some((ModelFormat::Chat, "https://openrouter.ai/api/v1")),
-            "ollama" => Some((ModelFormat::Ollama, "http://127.0.0.1:11434")),
-            _ => None,
-        };
-        let format = if self.format == ModelFormat::ByName { known?.0 } else { self.format };
-        let base_url = if self.base_url.is_empty() { known?.1 } else { &self.base_url };
+        let known = KnownProvider::find(name);
+        let format = if self.format == ModelFormat::ByName { known?.format } else { self.format };
+        let base_url = if self.base_url.is_empty() { known?.base_url } else { &self.base_url };
         Some((format, base_url))
     }
 }

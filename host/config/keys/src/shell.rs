@@ -218,7 +218,7 @@ inline_schema!(PresetName, "PresetName", {
 
 /// The name of an environment variable: letters, digits and `_`. It doesn't begin with a digit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct VariableName(String);
+pub struct VariableName(pub(crate) String);
 
 as_written!(VariableName);
 

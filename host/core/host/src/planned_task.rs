@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use toolhold_catalogue::{CallContext, Catalogue, validate};
-use toolhold_config::{Config, FIRST_PROVIDER, Folders};
+use toolhold_config::{Config, Folders, KNOWN_PROVIDERS};
 use toolhold_contract::text::{cut, neutral_line};
 use toolhold_contract::{
     BuiltInGrant, BuiltInPlugin, CancellationToken, Category, Failure, HostError,
@@ -113,8 +113,10 @@ fn invalid(message: String) -> Failure {
 
 /// Makes the failure of a task that needs a model, in the words of the agent itself.
 fn no_model(config: &Config) -> Failure {
+    let [first, ..] = KNOWN_PROVIDERS;
+    let suggestion = format!("Write this into {}:\n\n{}", config.own_file(), first.table());
     invalid("the task can't run: no provider of models is configured".to_owned())
-        .with_suggestion(format!("Write this into {}:\n\n{FIRST_PROVIDER}", config.own_file()))
+        .with_suggestion(suggestion)
 }
 
 /// Checks the object of `schedule`.

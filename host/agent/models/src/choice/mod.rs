@@ -3,6 +3,8 @@
 mod choose;
 mod embeddings;
 mod error;
+mod found;
+mod listeners;
 mod local;
 mod model;
 mod qdrant;
@@ -15,8 +17,9 @@ use toolhold_core::config::{Config, Folders};
 
 pub use choose::{choose_model, thinking_level};
 pub use error::{ChoiceError, ChosenModelError};
-pub use local::{LocalServer, find_local_servers};
+pub use found::{FoundProvider, add_found_providers};
 pub use model::ChosenModel;
+pub use toolhold_core::config::{KNOWN_PROVIDERS, KnownProvider};
 
 use embeddings::embedding_models;
 use qdrant::vector_database;

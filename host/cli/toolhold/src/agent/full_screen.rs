@@ -111,7 +111,7 @@ async fn screen_state(
     });
     match replay.await.map_err(|error| HostError::Config(error.to_string()))? {
         Ok(state) => Ok(state),
-        Err(error) => Err(failed(error, around).await),
+        Err(error) => Err(failed(error, around)),
     }
 }
 
@@ -287,7 +287,7 @@ impl Chat<'_> {
         let listing = tokio::task::spawn_blocking(move || store.list(MAX_SEARCHED)).await;
         let mut sessions = match listing.map_err(|error| HostError::Config(error.to_string()))? {
             Ok(sessions) => sessions,
-            Err(error) => return Err(failed(error, self.around).await),
+            Err(error) => return Err(failed(error, self.around)),
         };
         let directory = self.around.directory.display().to_string();
         sessions.retain(|session| {
@@ -343,7 +343,7 @@ impl Chat<'_> {
         .map_err(|error| HostError::Config(error.to_string()))??;
         let note = format!("The person undid the changes of one of your calls:\n{message}");
         if let Err(error) = self.agent.note(note).await {
-            return Err(failed(error, self.around).await);
+            return Err(failed(error, self.around));
         }
         self.end_command(message);
         Ok(())

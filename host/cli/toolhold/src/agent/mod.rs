@@ -21,7 +21,7 @@ use std::sync::Arc;
 use toolhold_agent::AgentError;
 use toolhold_core::config::{Config, Folders};
 use toolhold_core::{Approver, Host, HostError};
-use toolhold_models::choice::ChoiceError;
+use toolhold_models::choice::{ChoiceError, FoundProvider};
 use toolhold_skills::Skills;
 use toolhold_terminal::error::CommandError;
 
@@ -37,6 +37,8 @@ pub(crate) use tools::tools_for;
 pub(crate) struct Surroundings<'a> {
     /// The configuration.
     pub(crate) config: &'a Config,
+    /// The provider in the configuration that was found, and that no file names.
+    pub(crate) found: Option<FoundProvider>,
     /// Toolhold's folders.
     pub(crate) folders: &'a Folders,
     /// The working directory.
@@ -57,7 +59,7 @@ pub(crate) trait MakeHost: AsyncFnOnce() -> Result<Host, HostError> {}
 impl<F: AsyncFnOnce() -> Result<Host, HostError>> MakeHost for F {}
 
 /// Converts an error of the agent into an error of a command.
-async fn failed(error: AgentError, around: &Surroundings<'_>) -> CommandError {
+fn failed(error: AgentError, around: &Surroundings<'_>) -> CommandError {
     match error {
         // The session has not started: no model is chosen, or the choice failed.
         AgentError::Choice(ChoiceError::Host(HostError::Config(why))) => CommandError::Usage(why),
@@ -68,7 +70,7 @@ async fn failed(error: AgentError, around: &Surroundings<'_>) -> CommandError {
             CommandError::Usage(error.to_string())
         }
         AgentError::Choice(ChoiceError::NoProvider) => {
-            CommandError::Usage(models::how_to_begin(around).await)
+            CommandError::Usage(models::how_to_begin(around))
         }
         error => CommandError::Host(HostError::Config(error.to_string())),
     }

@@ -7,15 +7,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use thiserror::Error;
 use toolhold_core::CancellationToken;
-use toolhold_core::config::FIRST_PROVIDER;
 use toolhold_core::text::{neutral, neutral_line};
-use toolhold_models::choice::{ChosenModel, choose_model, find_local_servers};
+use toolhold_models::choice::{ChosenModel, KNOWN_PROVIDERS, choose_model};
 use toolhold_models::{
     ModelError, ModelEvent, ModelTool, Part, RawJson, ThinkingLevel, Turn, TurnMessage,
 };
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
-use toolhold_terminal::style::{BAD, FAINT, STRONG};
+use toolhold_terminal::style::{BAD, FAINT, STRONG, note};
 
 use crate::agent::Surroundings;
 use crate::agent::failed;
@@ -41,7 +40,10 @@ pub(crate) async fn models(
         None => around.config.values.providers.keys().cloned().collect(),
     };
     if names.is_empty() {
-        return Err(CommandError::Usage(how_to_begin(around).await));
+        return Err(CommandError::Usage(how_to_begin(around)));
+    }
+    if let Some(found) = &around.found {
+        note(&format!("no provider is configured: found one {}", found.origin))?;
     }
     let mut reports = Vec::new();
     let mut all_are_ok = true;
@@ -55,7 +57,7 @@ pub(crate) async fn models(
             Err(error) if arguments.model.is_none() => {
                 json!({ "provider": name, "ok": false, "error": error.to_string() })
             }
-            Err(error) => return Err(failed(error.into(), around).await),
+            Err(error) => return Err(failed(error.into(), around)),
         };
         if report["ok"] != true {
             all_are_ok = false;
@@ -221,26 +223,21 @@ fn yes_or_no(value: &Value) -> &'static str {
     if *value == true { "yes" } else { "no" }
 }
 
-/// Describes the first steps if no provider is configured.
-pub(crate) async fn how_to_begin(around: &Surroundings<'_>) -> String {
-    let servers = find_local_servers(around.config, around.folders, around.front_end).await;
-    let file = around.folders.config_file();
-    let file = neutral(&file.display().to_string()).into_owned();
-    let mut text = "no provider of models is configured".to_owned();
-    let local = servers.iter().find_map(|server| Some((server, server.models.first()?)));
-    let table = match local {
-        Some((server, model)) => {
-            let model = neutral_line(model);
-            let url = server.base_url;
-            let _ = write!(text, ", but a server with models runs at {url}");
-            format!(
-                "[providers.local]\nformat = \"{}\"\nbase_url = \"{url}\"\nmodel = {}",
-                server.format,
-                json!(model)
-            )
+/// Describes the first steps if no provider is configured, and none was found.
+pub(crate) fn how_to_begin(around: &Surroundings<'_>) -> String {
+    let mut variables = Vec::new();
+    for known in KNOWN_PROVIDERS {
+        if !known.key_variable.is_empty() {
+            variables.push(known.key_variable);
         }
-        None => FIRST_PROVIDER.to_owned(),
-    };
-    let _ = write!(text, ". Write this into {file}:\n\n{table}");
-    text
+    }
+    let [first, ..] = KNOWN_PROVIDERS;
+    let file = around.folders.config_file();
+    format!(
+        "no provider of models is configured, no key is in the environment, and no model server \
+         of yours runs on this machine. Set one of {}, or write this into {}:\n\n{}",
+        variables.join(", "),
+        neutral(&file.display().to_string()),
+        first.table()
+    )
 }

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use toolhold_agent::{
     Agent, AgentStart, EndKind, RecordedSession, RunEvent, RunEvents, SessionStore,
 };
+use toolhold_core::text::neutral_line;
 use toolhold_core::{Approver, Host, HostError};
 use toolhold_models::Part;
+use toolhold_models::choice::{ChosenModel, FoundProvider};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::interrupt::Interrupts;
+use toolhold_terminal::style::note;
 
 use crate::agent::lenient::offer_lenient;
 use crate::agent::printer::Printer;
@@ -100,7 +103,7 @@ async fn last_session(around: &Surroundings<'_>) -> Result<String, CommandError>
         Ok(None) => {
             Err(CommandError::Usage("there is no session to continue in this directory".to_owned()))
         }
-        Err(error) => Err(failed(error, around).await),
+        Err(error) => Err(failed(error, around)),
     }
 }
 
@@ -131,8 +134,11 @@ pub(crate) async fn open_named(
     };
     let model = match start.choose().await {
         Ok(model) => model,
-        Err(error) => return Err(failed(error, around).await),
+        Err(error) => return Err(failed(error, around)),
     };
+    if let Some(found) = &around.found {
+        note_found(found, &model, around)?;
+    }
     let host = host().await?;
     if let Some(delegates) = &around.delegates {
         delegates.attach(&host);
@@ -144,8 +150,23 @@ pub(crate) async fn open_named(
             }
             Ok(Opened { agent, id, host })
         }
-        Err(error) => Err(failed(error, around).await),
+        Err(error) => Err(failed(error, around)),
     }
+}
+
+/// Says which model was found, and how to choose another one.
+fn note_found(
+    found: &FoundProvider,
+    model: &ChosenModel,
+    around: &Surroundings<'_>,
+) -> std::io::Result<()> {
+    note(&format!(
+        "no provider is configured: asks {}, {}\nTo choose a model: `--model NAME`, or `model = \
+         \"NAME\"` in [agent] of {}; `toolhold models` lists the models",
+        neutral_line(&model.full_name()),
+        found.origin,
+        around.folders.config_file().display()
+    ))
 }
 
 async fn replay(
@@ -163,7 +184,7 @@ async fn replay(
     });
     match replay.await.map_err(|error| HostError::Config(error.to_string()))? {
         Ok(last_end) => Ok(exit(last_end)),
-        Err(error) => Err(failed(error, around).await),
+        Err(error) => Err(failed(error, around)),
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) async fn sessions(
         SessionsCommand::List { limit, json } => {
             match store.list(usize::try_from(*limit).unwrap_or(usize::MAX)) {
                 Ok(sessions) => list(&sessions, *json)?,
-                Err(error) => return Err(failed(error, around).await),
+                Err(error) => return Err(failed(error, around)),
             }
         }
         SessionsCommand::Show { id } => {
@@ -52,7 +52,7 @@ pub(crate) async fn sessions(
             }
             for id in ids {
                 if let Err(error) = store.remove(id) {
-                    return Err(failed(error, around).await);
+                    return Err(failed(error, around));
                 }
             }
         }
@@ -67,7 +67,7 @@ async fn open_file(
 ) -> Result<File, CommandError> {
     match store.file(id) {
         Ok(file) => Ok(file),
-        Err(error) => Err(failed(error, around).await),
+        Err(error) => Err(failed(error, around)),
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) async fn tools_for(
     let host = host().await?;
     let (selection, notices) = match start.tools_for(&host, session, task).await {
         Ok(chosen) => chosen,
-        Err(error) => return Err(failed(error, around).await),
+        Err(error) => return Err(failed(error, around)),
     };
     for notice in notices {
         warn(&neutral_line(&notice))?;

@@ -150,6 +150,7 @@ impl Prepared<'_> {
             front_end: FRONT_END,
             approver: Arc::new(PostingApprover::new(folders, &loaded.values.approvals)),
             config: &loaded,
+            found: None,
             folders,
             directory: &directory,
             delegates: Delegates::new(&loaded, folders, &directory, FRONT_END),
