@@ -46,6 +46,19 @@ pub fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, thing: &str) ->
     format!("{count} {thing}{plural}")
 }
 
+/// Formats a number with a comma between each three digits: `7,900`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Replaces control and bidirectional formatting characters by U+FFFD. Line ends and tabs stay. A
 /// carriage return stays only before a line feed, since otherwise the text after it would overwrite
 /// the shown line.
@@ -196,6 +209,12 @@ mod tests {
     }
 
     use super::*;
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        let shown = [0, 999, 1000, 7900, 1_234_567].map(grouped);
+        assert_eq!(shown, ["0", "999", "1,000", "7,900", "1,234,567"]);
+    }
 
     #[test]
     fn one_thing_has_no_plural() {

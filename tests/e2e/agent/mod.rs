@@ -39,8 +39,16 @@ const KEY: &str = "zk-5519-Wert-for-the-model-alone";
 const FORMATS: [&str; 4] = ["chat", "messages", "responses", "ollama"];
 
 /// Events of a moment, which aren't in the record, or in other parts.
-const LIVE: [&str; 7] =
-    ["text_part", "thinking_part", "call_part", "call_output", "question", "inquiry", "answered"];
+const LIVE: [&str; 8] = [
+    "asking",
+    "text_part",
+    "thinking_part",
+    "call_part",
+    "call_output",
+    "question",
+    "inquiry",
+    "answered",
+];
 
 /// Time limit for something that must happen.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -56,12 +56,18 @@ fn task_is_typed_approved_and_done_on_the_screen() {
     assert_eq!(scene.read("app.toml"), "port = 9090\n");
     terminal.keys("/undo\r");
     terminal.until_shows("Undo 1 call of the last turn?");
-    terminal.keys("\x1b[B\r");
+    terminal.keys("y");
+    terminal.until_shows("› Yes");
+    terminal.keys("\r");
     terminal.until_shows("Undone: 1 path.");
     assert_eq!(scene.read("app.toml"), "port = 8080\n");
     terminal.keys("\x04");
-    let (code, bytes, _) = terminal.end();
+    let (code, bytes, left) = terminal.end();
     assert_eq!(code, 0);
+    // The last answer and the way back stay on the normal screen.
+    for said in ["changed", "toolhold chat --session "] {
+        assert!(left.contains(said), "{said}: {left}");
+    }
     assert_restored(&bytes);
     scene.assert_fine();
 }
@@ -81,6 +87,21 @@ fn no_with_words_reaches_the_model() {
     terminal.keys("y\r");
     terminal.until_shows("second then");
     assert_eq!((scene.read("first.txt"), scene.read("second.txt")), (String::new(), "x".into()));
+}
+
+#[test]
+fn other_model_answers_the_next_message() {
+    let scene = Scene::new("chat", "", "");
+    let mut terminal = scene.chat((24, 80), &[]);
+    terminal.keys("answer: a\r");
+    terminal.until_shows("You said: a");
+    terminal.keys("/model other-model\r");
+    terminal.until_shows("The next message goes to scripted/other-model.");
+    terminal.keys("after: b\r");
+    terminal.until_shows("I go on: b");
+    let models: Vec<String> = scene.asked().into_iter().map(|[.., model]| model).collect();
+    assert_eq!(models, ["scripted", "other-model"]);
+    scene.assert_fine();
 }
 
 #[test]

@@ -102,9 +102,27 @@ fn model_reads_and_runs_commands() {
     // The answer alone is on stdout, the rest on stderr.
     let Ended { stdout, stderr, .. } = scene.run(&["counted:"]).ends(0);
     assert_eq!(stdout, "6\n");
-    for said in ["session ", "bash cat many/*.txt | wc -l", "done", "2 answers", "tokens read"] {
+    let expected = ["session ", "bash cat many/*.txt | wc -l", "│ 6", "done", "2 answers"];
+    for said in expected {
         assert!(stderr.contains(said), "{said}: {stderr}");
     }
+    // So are diffs of edits, and the exit codes and outputs of commands.
+    let changed = scene.run(&["edit:"]).ends(0).stderr;
+    for said in ["edit path=\"app.toml\" ", "│ -port = ", "│ +port = 9090"] {
+        assert!(changed.contains(said), "{said}: {changed}");
+    }
+    let failed = scene.run(&["failing:"]).ends(0).stderr;
+    for said in ["bash failed", "7", "partly", "badly"] {
+        assert!(failed.contains(said), "{said}: {failed}");
+    }
+    // Each request says how much the model reads.
+    let counted = scene.once(&["counted:"]);
+    let requests = counted.all.iter().filter(|event| event["event"] == "asking");
+    for request in requests {
+        let tools = request["tools"].as_u64().expect("a number");
+        assert!(tools > 0 && request["tokens"].as_u64() > Some(tools), "{request}");
+    }
+    assert_eq!(counted.all.iter().filter(|event| event["event"] == "asking").count(), 2);
 }
 
 #[test]
@@ -195,6 +213,11 @@ fn what_needs_approval_waits_for_a_person() {
     };
     assert_eq!(said.code, 0, "{}", said.stdout);
     assert!(said.stdout.contains("second then"), "{}", said.stdout);
+    // A task ends well after a no, also if nothing came after it.
+    if let Some(refused) = scene.cli.typed(&["run", "person:"], "no, leave it\n") {
+        assert_eq!(refused.code, 0, "{}", refused.stdout);
+        assert!(!refused.stdout.contains("denied\r"), "{}", refused.stdout);
+    }
     assert_eq!((scene.read("first.txt"), scene.read("second.txt")), (String::new(), "x".into()));
 }
 

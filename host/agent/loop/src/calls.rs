@@ -8,7 +8,8 @@ use toolhold_core::Definition;
 use toolhold_models::{CallResult, ModelAnswer, ModelTool, Part, RawJson, TurnMessage};
 
 use toolhold_text_calls::{
-    CallForm, EarlierTexts, FindOptions, FormHint, OfferedTools, TextCall, find, tool_result,
+    CallForm, EarlierTexts, FindOptions, FormHint, OfferedTools, TextCall, find, shown_call,
+    tool_result,
 };
 
 use crate::chosen::{CALL, CALL_TOOL, FIND, WrappedCallError, unwrapped};
@@ -148,6 +149,14 @@ impl TextForms {
             found.rejected.iter().map(|rejected| rejected.why.clone()).collect();
         hints.extend(found.hint.iter().map(FormHint::for_model));
 
+        let mut notice = found.hint.as_ref().and_then(FormHint::for_person);
+        if found.calls.is_empty()
+            && hints.is_empty()
+            && let Some(tool) = shown_call(&text, offered)
+        {
+            notice = Some(format!("The model wrote a call of `{tool}` as text; no call was made."));
+        }
+
         let mut text_calls = Vec::new();
         for (index, call) in found.calls.into_iter().enumerate() {
             text_calls.push(self.wanted_in_text(format!("{TEXT_CALL}{number}-{index}"), call));
@@ -156,7 +165,7 @@ impl TextForms {
             text: found.text_without_calls,
             calls: text_calls,
             hint: if hints.is_empty() { None } else { Some(hints.join("\n")) },
-            notice: found.hint.as_ref().and_then(FormHint::for_person),
+            notice,
         }
     }
 

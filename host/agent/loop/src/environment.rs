@@ -28,6 +28,9 @@ const MAX_IMAGE: usize = 5 * 1024 * 1024;
 /// The code of a failure because there is no such path.
 const NOT_FOUND: &str = "not-found";
 
+/// The code of a failure because a person refused the call. No guest can claim it.
+const DENIED_BY_USER: &str = "denied_by_user";
+
 /// Most files that are offered.
 pub const MAX_FOUND: usize = 50;
 
@@ -112,6 +115,8 @@ pub(crate) struct AnsweredCall {
     /// The reason why the arguments don't match the tool's schema. In this case nothing was decided
     /// on the call, and nothing ran.
     pub(crate) unfit: Option<String>,
+    /// Whether a person refused the call.
+    pub(crate) is_refused: bool,
     /// `None`: the result is whole, or what `read_overflow` reads.
     pub(crate) cut: Option<CutResult>,
 }
@@ -252,7 +257,7 @@ impl AnsweredCall {
     /// Makes the result of a call without an answer of its tool.
     fn without_tool(call: &ReadyCall, text: String, category: Category) -> Self {
         let result = RecordedResult::new(call, vec![Part::Text(text)], Some(category));
-        Self { result, is_missing: false, unfit: None, cut: None }
+        Self { result, is_missing: false, unfit: None, is_refused: false, cut: None }
     }
 }
 
@@ -285,7 +290,9 @@ impl AgentEnvironment {
         let answer = self.host.call(request).await;
         let mut is_missing = false;
         let mut unfit = None;
+        let mut is_refused = false;
         if let Err(failure) = &answer.outcome {
+            is_refused = failure.code.as_deref() == Some(DENIED_BY_USER);
             is_missing = failure.code.as_deref() == Some(NOT_FOUND);
             let is_about_arguments =
                 matches!(failure.category, Category::InvalidParameters | Category::TypeMismatch);
@@ -302,7 +309,7 @@ impl AgentEnvironment {
                 *text = self.without_keys(text);
             }
         }
-        AnsweredCall { result, is_missing, unfit, cut }
+        AnsweredCall { result, is_missing, unfit, is_refused, cut }
     }
 
     fn cut_result(&self, answer: &Answer) -> Option<CutResult> {

@@ -11,8 +11,8 @@ use crate::ending::{Spent, TaskEnd};
 /// same.
 ///
 /// A session that is replayed gives the same events, except for the parts of answers: it gives each
-/// text in one part; and without live output, questions and waiting messages, which pass with their
-/// moment.
+/// text in one part; and without requests, live output, questions and waiting messages, which pass
+/// with their moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum RunEvent {
@@ -33,6 +33,13 @@ pub enum RunEvent {
         model: String,
         /// Tokens that the model can read in one request.
         context: u64,
+    },
+    /// The model has a request, and reads it.
+    Asking {
+        /// About how many tokens it reads.
+        tokens: u64,
+        /// About how many of them describe tools.
+        tools: u64,
     },
     /// A part of the text that the model is writing.
     TextPart {

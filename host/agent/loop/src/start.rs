@@ -145,6 +145,20 @@ impl AgentStart<'_> {
         Ok((agent, id))
     }
 
+    /// Has an agent ask the model that the command line names, from the next task on. The session
+    /// goes on with the same system text.
+    ///
+    /// # Errors
+    ///
+    /// There is no such model, or its key can't be read.
+    pub async fn change_model(&self, agent: &mut Agent) -> Result<(), AgentError> {
+        let models = self.models(self.choose().await?).await?;
+        let system = agent.settings().system.clone();
+        let settings = self.settings(&models, system).await;
+        agent.set_models(models, settings);
+        Ok(())
+    }
+
     /// Opens the file of the session, or of a new session.
     async fn open_session(&self) -> Result<OpenedSession, AgentError> {
         let store = SessionStore::new(self.folders);

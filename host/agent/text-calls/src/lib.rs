@@ -60,7 +60,7 @@ pub use echo::EarlierTexts;
 pub use hint::FormHint;
 pub use offered_tools::OfferedTools;
 pub use render::{system_text, tool_result};
-pub use splitter::{CallSplitter, ShownText};
+pub use splitter::{CallSplitter, ShownText, shown_call};
 
 /// Most calls that one message makes.
 pub const MAX_CALLS: usize = 16;

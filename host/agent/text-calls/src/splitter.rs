@@ -226,6 +226,30 @@ fn marking_word(call: &TextCall, kind: &BlockKind) -> Option<String> {
     }
 }
 
+/// Returns the tool of the first fenced block of JSON that looks like a call. Among other text,
+/// such a block is never a call: a model shows examples in this form.
+pub fn shown_call(text: &str, offered: &OfferedTools) -> Option<String> {
+    let mut body: Option<String> = None;
+    for line in text.lines() {
+        let word = line.trim();
+        match &mut body {
+            None if word == "```json" => body = Some(String::new()),
+            None => {}
+            Some(json) if word == "```" => {
+                if let Some(call) = canonical_call(json.trim(), offered) {
+                    return Some(call.name);
+                }
+                body = None;
+            }
+            Some(json) => {
+                json.push_str(line);
+                json.push('\n');
+            }
+        }
+    }
+    None
+}
+
 /// Returns the JSON in a text that is one fenced block of JSON, or `None` for any other text.
 fn json_block(text: &str) -> Option<&str> {
     let text = text.trim();

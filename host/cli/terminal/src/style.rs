@@ -17,6 +17,10 @@ pub const GOOD: Style = AnsiColor::Green.on_default().bold();
 pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 /// A failure.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
+/// An added line of a diff.
+pub const ADDED: Style = AnsiColor::Green.on_default();
+/// A removed line of a diff.
+pub const REMOVED: Style = AnsiColor::Red.on_default();
 
 /// Prints a warning on stderr.
 pub fn warn(text: &str) -> io::Result<()> {

@@ -41,6 +41,8 @@ pub(crate) struct CallBlock {
     diff: Option<String>,
     /// The answers to the questions of the call.
     answers: Vec<String>,
+    /// Whether the person refused the call.
+    is_refused: bool,
     state: CallState,
 }
 
@@ -64,6 +66,7 @@ impl CallBlock {
             left_out: 0,
             diff: None,
             answers: Vec::new(),
+            is_refused: false,
             state: CallState::Running,
         }
     }
@@ -103,6 +106,7 @@ impl CallBlock {
             QuestionAnswer::No => "refused",
             QuestionAnswer::Unanswered => "not answered",
         };
+        self.is_refused |= answer == QuestionAnswer::No;
         let mut line = word.to_owned();
         if !by.is_empty() {
             line += &format!(" ({})", neutral_line(by));
@@ -175,6 +179,8 @@ impl CallBlock {
                     lines.put(&format!("… {more}{hint}"), Role::Faint, Breaks::Words);
                 }
             }
+            // The answer above says it.
+            CallState::Failed { .. } if self.is_refused => {}
             CallState::Failed { text, .. } => {
                 for line in text.lines().take(3 * limits.text) {
                     lines.put(line, Role::Plain, Breaks::Words);

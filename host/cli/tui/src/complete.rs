@@ -3,11 +3,13 @@
 use toolhold_core::text::neutral_line;
 
 /// The commands, each with a description.
-pub(crate) const COMMANDS: [(&str, &str); 9] = [
+pub(crate) const COMMANDS: [(&str, &str); 11] = [
     ("/help", "list the keys and commands"),
     ("/compact", "summarise the older part of the conversation"),
     ("/clear", "start a new session"),
     ("/resume", "continue an earlier session of this directory"),
+    ("/model", "ask another model from the next message on: /model NAME"),
+    ("/cost", "show the tokens, the cost and the turns of the session"),
     ("/status", "show the model, its limits, and the current rules"),
     ("/tools", "list the tools that the model may call"),
     ("/undo", "undo the file changes of the last turn"),

@@ -13,8 +13,10 @@ pub enum ScreenEffect {
     Clear,
     /// The person wants to choose another session.
     Resume,
-    /// The person wants to undo the changes of a call.
+    /// The person wants to undo the changes of the last turn.
     Undo,
+    /// The next messages go to this model.
+    Model(String),
     /// The running work is interrupted.
     Interrupt,
     /// The question of this ID is answered.

@@ -150,6 +150,10 @@ impl ScreenState {
                 dialog.chosen = (dialog.chosen + 1).min(last);
                 return Vec::new();
             }
+            KeyCode::Char(letter) => {
+                dialog.choose_by_letter(letter);
+                return Vec::new();
+            }
             KeyCode::Enter => Some(dialog.chosen),
             KeyCode::Esc => None,
             _ => return Vec::new(),
@@ -360,7 +364,16 @@ impl ScreenState {
         effects
     }
 
-    fn command(&mut self, name: &str) -> Vec<ScreenEffect> {
+    /// Carries out a command. Only `/model` takes an argument.
+    fn command(&mut self, text: &str) -> Vec<ScreenEffect> {
+        let mut name = text;
+        let mut model = "";
+        if let Some((command, argument)) = text.split_once(char::is_whitespace)
+            && command == "/model"
+        {
+            name = command;
+            model = argument.trim();
+        }
         let effect = match name {
             "/help" => {
                 let commands: String = complete::COMMANDS
@@ -380,6 +393,18 @@ impl ScreenState {
                 self.transcript.push_output(&tools);
                 return Vec::new();
             }
+            "/cost" => {
+                let cost = self.cost_in_words();
+                self.transcript.push_output(&cost);
+                return Vec::new();
+            }
+            "/model" if model.is_empty() => {
+                self.transcript.push_notice(
+                    "/model NAME asks another model; `toolhold models` lists the models",
+                );
+                return Vec::new();
+            }
+            "/model" => ScreenEffect::Model(model.to_owned()),
             "/exit" => return vec![ScreenEffect::Leave],
             "/transcript" => return vec![ScreenEffect::ShowTranscript],
             "/compact" => ScreenEffect::Compact,

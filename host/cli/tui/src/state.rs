@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toolhold_agent::{EndKind, RunEvent, Spent};
 use toolhold_core::Confidence;
-use toolhold_core::text::{cut, neutral_line};
+use toolhold_core::text::{cut, grouped, neutral_line};
 
 use crate::call::CallBlock;
 use crate::complete::Popup;
@@ -66,6 +66,15 @@ pub(crate) struct Dialog {
     pub(crate) visible_since: Option<Duration>,
 }
 
+impl Dialog {
+    /// Chooses the first choice that begins with a letter, such as `y` for "Yes".
+    pub(crate) fn choose_by_letter(&mut self, letter: char) {
+        let letter = letter.to_lowercase().to_string();
+        let found = self.choices.iter().position(|it| it.to_lowercase().starts_with(&letter));
+        self.chosen = found.unwrap_or(self.chosen);
+    }
+}
+
 /// The state of the screen.
 #[derive(Debug)]
 pub struct ScreenState {
@@ -79,6 +88,8 @@ pub struct ScreenState {
     /// Tokens of the context that the model read last.
     context_used: u64,
     pub(crate) phase: Phase,
+    /// Tokens of the request that the model reads, or read last.
+    asked_tokens: u64,
     pub(crate) transcript: Transcript,
     pub(crate) questions: VecDeque<OpenQuestion>,
     pub(crate) queued: VecDeque<String>,
@@ -128,6 +139,7 @@ impl ScreenState {
             context_limit: 0,
             context_used: 0,
             phase: Phase::Idle,
+            asked_tokens: 0,
             transcript: Transcript::new(theme),
             questions: VecDeque::new(),
             queued: VecDeque::new(),
@@ -163,6 +175,10 @@ impl ScreenState {
                 self.model = neutral_line(&format!("{provider}/{model}"));
                 self.context_limit = context;
                 self.start_task(&text, now);
+            }
+            RunEvent::Asking { tokens, .. } => {
+                self.phase = Phase::Asking;
+                self.asked_tokens = tokens;
             }
             RunEvent::TextPart { text } => {
                 self.phase = Phase::Writing;
@@ -356,6 +372,9 @@ impl ScreenState {
         match self.phase {
             Phase::Idle => "ready".to_owned(),
             Phase::Starting => "begins".to_owned(),
+            Phase::Asking if self.asked_tokens > 0 => {
+                format!("model reads {} tokens", grouped(self.asked_tokens))
+            }
             Phase::Asking => "asks the model".to_owned(),
             Phase::Thinking => "thinks".to_owned(),
             Phase::Writing => "writes".to_owned(),

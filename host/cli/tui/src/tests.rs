@@ -241,6 +241,54 @@ fn no_takes_words_for_the_agent() {
 }
 
 #[test]
+fn commands_show_the_cost_and_choose_the_model() {
+    let mut scene = Scene::new();
+    scene.task("count");
+    scene.event(
+        json!({ "event": "answer", "text": "done", "calls": 0, "spent": spent(1, 900, 300, 40) }),
+    );
+    scene.end("done");
+    scene.write("/cost");
+    scene.key(KeyCode::Enter);
+    scene.assert_shows("cost      0.0125");
+    scene.effects();
+    scene.write("/model");
+    scene.key(KeyCode::Enter);
+    assert_eq!(scene.effects(), []);
+    scene.assert_shows("/model NAME asks another model");
+    scene.write("/model ollama/qwen3");
+    scene.key(KeyCode::Enter);
+    assert_eq!(scene.effects(), [ScreenEffect::Model("ollama/qwen3".to_owned())]);
+}
+
+#[test]
+fn status_line_has_cost_and_turns_at_every_width() {
+    let mut scene = Scene::new();
+    scene.task("count");
+    scene.event(json!({ "event": "asking", "tokens": 7900, "tools": 6000 }));
+    scene.event(
+        json!({ "event": "answer", "text": "done", "calls": 0, "spent": spent(1, 900, 300, 40) }),
+    );
+    for width in 40..110 {
+        let picture = scene.picture(width, 24);
+        let line = picture.lines().last().unwrap_or_default();
+        assert!(line.contains("cost 0.0125") && line.contains("turns 1"), "{width}: {line}");
+    }
+}
+
+#[test]
+fn dialog_takes_the_first_letter_of_a_choice() {
+    let mut scene = Scene::new();
+    let choices = vec!["No".to_owned(), "Yes".to_owned()];
+    scene.state.open_dialog("Undo?", choices, false);
+    scene.key(KeyCode::Char('y'));
+    scene.assert_shows("› Yes");
+    assert_eq!(scene.effects(), []);
+    scene.key(KeyCode::Enter);
+    assert_eq!(scene.effects(), [ScreenEffect::Picked(Some(1))]);
+}
+
+#[test]
 fn typing_a_message_answers_nothing() {
     let mut scene = Scene::new();
     scene.task("change the port");

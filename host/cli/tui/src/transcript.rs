@@ -525,7 +525,11 @@ impl Block {
                 let answers = counted(spent.turns, "answer");
                 let read = counted(spent.tokens().saturating_sub(spent.output), "token");
                 let written = spent.output;
-                let details = format!("{reason} · {answers}, {read} read, {written} written");
+                let mut cost = String::new();
+                if spent.cost > 0.0 {
+                    cost = format!(", cost {:.4}", spent.cost);
+                }
+                let details = format!("{reason} · {answers}, {read} read, {written} written{cost}");
                 let pieces = [
                     (kind.in_words().to_owned(), theme.style(role)),
                     (details, theme.style(Role::Faint)),

@@ -238,21 +238,34 @@ fn push_input(
     Some(Cursor { row, column })
 }
 
-/// Formats the facts of the panel on one line. Facts that don't fit are left out.
+/// Formats the facts of the panel on one line. Cost and turns always fit; of the other facts, those
+/// that don't fit are left out.
 fn status(state: &ScreenState, width: usize, now: Duration) -> String {
-    let mut line = String::new();
+    const GAP: &str = " · ";
+    let mut line_facts = Vec::new();
     for (name, value) in facts(state, now) {
         let fact = match name {
             "model" | "phase" => value,
             name => format!("{name} {value}"),
         };
-        let gap = if line.is_empty() { "" } else { " · " };
-        if columns(&line) + columns(gap) + columns(&fact) <= width {
-            line.push_str(gap);
-            line.push_str(&fact);
+        let comes_first = matches!(name, "cost" | "turns");
+        line_facts.push((fact, comes_first));
+    }
+
+    let room = width + columns(GAP);
+    let mut used = 0;
+    let mut is_shown = vec![false; line_facts.len()];
+    for is_first_pass in [true, false] {
+        for (index, (fact, comes_first)) in line_facts.iter().enumerate() {
+            let needed = columns(fact) + columns(GAP);
+            if *comes_first == is_first_pass && used + needed <= room {
+                used += needed;
+                is_shown[index] = true;
+            }
         }
     }
-    line
+    let shown = line_facts.iter().zip(is_shown).filter(|(_, is_shown)| *is_shown);
+    shown.map(|((fact, _), _)| fact.as_str()).collect::<Vec<_>>().join(GAP)
 }
 
 /// Returns the names and values of facts of the session, the most important first.
@@ -336,5 +349,20 @@ impl ScreenState {
     pub(crate) fn in_words(&self) -> String {
         let facts = facts(self, self.last_key);
         facts.iter().map(|(name, value)| format!("{name:9} {value}\n")).collect()
+    }
+
+    /// Formats the tokens, the cost and the turns of the session, each on a line.
+    pub(crate) fn cost_in_words(&self) -> String {
+        let mut text = String::new();
+        for (name, value) in facts(self, self.last_key) {
+            if matches!(name, "tokens" | "cache" | "cost" | "turns") {
+                text.push_str(&format!("{name:9} {value}\n"));
+            }
+        }
+        let has_cost = self.spent.cost > 0.0;
+        if !has_cost {
+            text.push_str("cost      no prices: write them into [providers.NAME.prices]\n");
+        }
+        text
     }
 }

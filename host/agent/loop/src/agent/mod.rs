@@ -5,7 +5,7 @@ mod results;
 mod room;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use toolhold_core::config::Prices;
@@ -25,7 +25,7 @@ use crate::context::{self, COMPRESS};
 use crate::conversation::Conversation;
 use crate::desk::{DelegateRegistry, ParentAgent, RegistryEntry};
 use crate::ending::{EndKind, Spent, TaskEnd};
-use crate::environment::{AgentEnvironment, AskError, FileFinder, ReadyCall};
+use crate::environment::{AgentEnvironment, AskError, AskedModels, FileFinder, ReadyCall};
 use crate::events::{RunEvent, RunEvents, text_of};
 use crate::parts::{show, show_event};
 use crate::record::{CompressionMethod, Ended, RecordedResult, SessionEntry, SessionFile, Task};
@@ -70,6 +70,8 @@ pub struct Agent {
     broken: usize,
     /// Whether all calls of the last answer were denied.
     denied: bool,
+    /// Whether the person knows that fewer tools would make the model faster.
+    is_advised: bool,
 }
 
 /// The decision after a step.
@@ -124,7 +126,25 @@ impl Agent {
             delegator: None,
             broken: 0,
             denied: false,
+            is_advised: false,
         }
+    }
+
+    /// Asks other models from the next task on.
+    pub(crate) fn set_models(&mut self, models: AskedModels, settings: AgentSettings) {
+        let before = &self.environment;
+        self.environment = Arc::new(AgentEnvironment {
+            host: Arc::clone(&before.host),
+            session: before.session.clone(),
+            caller: before.caller.clone(),
+            depth: before.depth,
+            phase: before.phase,
+            trust: before.trust,
+            allowed: before.allowed.clone(),
+            models,
+            approver: Arc::clone(&before.approver),
+        });
+        self.settings = settings;
     }
 
     /// Lets the agent delegate work.
@@ -156,6 +176,14 @@ impl Agent {
     /// lines if all tools are offered.
     pub fn filter_status(&self) -> Vec<String> {
         chosen::status(&self.settings, self.chosen.as_deref())
+    }
+
+    /// Returns the text of the last answer. Empty: there is no such text.
+    pub fn last_answer(&self) -> String {
+        match self.conversation.last_answer() {
+            Some((_, answer, _)) => answer.text(),
+            None => String::new(),
+        }
     }
 
     /// Returns the tokens and costs of the whole session so far.
@@ -400,11 +428,18 @@ impl Agent {
         let offered = self.forms.offered.as_ref();
         let mut splitter = offered.map(|offered| CallSplitter::new(offered, self.forms.is_lenient));
         let mut notices = Vec::new();
+        let tools = self.tool_tokens();
+        events.event(RunEvent::Asking { tokens: self.meter.tokens(), tools });
+        let started_at = Instant::now();
+        let mut first = None;
         let answer = tokio::time::timeout(
             time,
             self.environment.ask(
                 &turn,
-                &mut |event| notices.extend(show_event(event, splitter.as_mut(), &mut *events)),
+                &mut |event| {
+                    first.get_or_insert_with(|| started_at.elapsed());
+                    notices.extend(show_event(event, splitter.as_mut(), &mut *events));
+                },
                 cancel,
             ),
         )
@@ -418,6 +453,8 @@ impl Agent {
         for text in notices {
             self.append(&SessionEntry::Notice(text)).await?;
         }
+        let reading_time = first.unwrap_or_else(|| started_at.elapsed());
+        self.advise_fewer_tools(reading_time, tools, events).await?;
         Ok(answer.ok())
     }
 

@@ -67,7 +67,9 @@ impl Agent {
         let mut result = answered.result;
         result.begun = std::mem::take(begun);
         let category = result.category.as_deref();
-        let is_denied = matches!(category, Some("policy_blocked" | "confirmation_required"));
+        // After a person's no, the model does what the person said: the task can end well.
+        let is_denied = !answered.is_refused
+            && matches!(category, Some("policy_blocked" | "confirmation_required"));
         let for_model = path_warnings.iter().map(PathWarning::for_model);
         let warnings = note.into_iter().chain(call.warning).chain(for_model);
         result.result.content.extend(warnings.map(Part::Text));

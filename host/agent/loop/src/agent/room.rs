@@ -1,7 +1,10 @@
 //! Makes room when the model's context is full: first leaves out old results, then has the older
 //! part of the conversation summarised.
 
+use std::time::Duration;
+
 use toolhold_core::CancellationToken;
+use toolhold_core::text::grouped;
 use toolhold_models::{ModelAnswer, Turn};
 
 use super::{Agent, Next};
@@ -11,7 +14,10 @@ use crate::ending::{EndKind, TaskEnd};
 use crate::environment::AskError;
 use crate::events::RunEvents;
 use crate::record::{Compressed, CompressionMethod, SessionEntry};
-use crate::tokens::Fill;
+use crate::tokens::{Fill, estimate};
+
+/// The time after which a model on this machine is slow.
+const SLOW: Duration = Duration::from_secs(20);
 
 /// The reason why there is no summary.
 #[derive(Debug, thiserror::Error)]
@@ -138,11 +144,59 @@ impl Agent {
 
     /// Measures the conversation again.
     pub(super) fn measure(&mut self) {
-        let tools = self.tools.iter().map(|tool| context::size_of_tool(tool)).sum();
+        let tools = self.tool_bytes();
         let head = self.conversation.head().as_ref().map_or(0, context::size);
         let mut sizes = vec![self.settings.system.len(), tools, head];
         let messages = self.conversation.context_messages().iter();
         sizes.extend(messages.map(|message| context::size(&message.message)));
         self.meter.replace(sizes);
+    }
+
+    fn tool_bytes(&self) -> usize {
+        self.tools.iter().map(|tool| context::size_of_tool(tool)).sum()
+    }
+
+    /// Estimates the tokens of the descriptions of the offered tools.
+    pub(super) fn tool_tokens(&self) -> u64 {
+        estimate(self.tool_bytes())
+    }
+
+    /// Tells the person once that fewer tools would make a slow model on this machine faster.
+    pub(super) async fn advise_fewer_tools(
+        &mut self,
+        reading_time: Duration,
+        tool_tokens: u64,
+        events: &mut dyn RunEvents,
+    ) -> Result<(), AgentError> {
+        let has_all_tools = self.chosen.is_none();
+        if self.is_advised || !self.settings.is_local || !has_all_tools || reading_time < SLOW {
+            return Ok(());
+        }
+        self.is_advised = true;
+        let text = fewer_tools_advice(reading_time, self.tools.len(), tool_tokens);
+        self.notice(text, events).await
+    }
+}
+
+/// Returns the advice about a slow model on this machine.
+fn fewer_tools_advice(reading_time: Duration, tools: usize, tokens: u64) -> String {
+    format!(
+        "the model read for {} s; about {} tokens of that describe {tools} tools. To offer only \
+         those that match the task: `tool_filter = {{ enabled = true }}` in [agent]",
+        reading_time.as_secs(),
+        grouped(tokens)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_names_the_time_the_tools_and_the_line() {
+        let advice = fewer_tools_advice(Duration::from_millis(95_400), 26, 7_900);
+        for part in ["95 s", "7,900 tokens", "26 tools", "`tool_filter = { enabled = true }`"] {
+            assert!(advice.contains(part), "{part}: {advice}");
+        }
     }
 }

@@ -94,6 +94,23 @@ fn strict_mode_and_other_providers_give_a_hint() {
 }
 
 #[test]
+fn call_among_prose_is_shown_and_never_made() {
+    let call = r#"{"name": "read", "arguments": {"path": "src/main.rs"}}"#;
+    let plan = format!("First I read it:\n```json\n{call}\n```\nThen:\n```json\n{call}\n```\n");
+    assert_eq!(lenient(&plan, &[]).calls, []);
+    assert_eq!(shown_call(&plan, &offered()), Some("read".to_owned()));
+    let others = [
+        format!("```json\n{call}\n"),
+        format!("```\n{call}\n```\n"),
+        "```json\n{\"name\": \"nothing\", \"arguments\": {}}\n```\n".to_owned(),
+        "```json\n{\"name\": \"read\"}\n```\n".to_owned(),
+    ];
+    for text in others {
+        assert_eq!(shown_call(&text, &offered()), None, "{text}");
+    }
+}
+
+#[test]
 fn json_without_a_mark_is_no_call_and_gives_a_hint() {
     let json = r#"{"name": "read", "arguments": {"path": "src/main.rs"}}"#;
     let none = EarlierTexts::default();

@@ -47,7 +47,7 @@ pub(crate) async fn chat(
         let Some(message) = message else { break };
 
         let cancel = interrupts.arm();
-        let mut printer = Printer::new(false, cancel.clone());
+        let mut printer = Printer::new(false, !arguments.plain, cancel.clone());
         if let Some(session) = first.take() {
             printer.event(session);
         }

@@ -2,19 +2,23 @@
 //! undo), and shows what happens.
 
 use std::collections::VecDeque;
+use std::io::Write;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
-use toolhold_agent::{Agent, FileFinder, RecordedSession, RunEvent, RunEvents, SessionStore};
-use toolhold_core::text::neutral_line;
+use toolhold_agent::{
+    Agent, AgentStart, FileFinder, RecordedSession, RunEvent, RunEvents, SessionStore,
+};
+use toolhold_core::text::{neutral, neutral_line};
 use toolhold_core::{Approver, CancellationToken, Host, HostError, Questions};
 use toolhold_models::Part;
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::interrupt::Interrupts;
 use toolhold_terminal::shown::summary;
+use toolhold_terminal::style::FAINT;
 use toolhold_tui::{
     About, FromSession, Screen, ScreenApprover, ScreenEffect, ScreenHandle, ScreenState, Theme,
 };
@@ -73,8 +77,15 @@ pub(crate) async fn chat_on_screen(
             chat.end_command(message.unwrap_or_default());
         }
     }
+    let answer = chat.agent.last_answer();
+    let id = chat.id.clone();
     // The terminal is given back before anything else takes time.
     drop(chat);
+    if !answer.is_empty() {
+        writeln!(anstream::stdout(), "{}", neutral(&answer))?;
+        let resume = format!("toolhold chat --session {}", neutral_line(&id));
+        writeln!(anstream::stderr(), "{FAINT}To go on: {resume}{FAINT:#}")?;
+    }
     remove_old(around);
     Ok(exit)
 }
@@ -238,6 +249,7 @@ impl Chat<'_> {
             ScreenEffect::Clear => self.change_session(None).await?,
             ScreenEffect::Resume => self.resume().await?,
             ScreenEffect::Undo => self.undo().await?,
+            ScreenEffect::Model(name) => self.change_model(&name).await?,
             ScreenEffect::Complete(_) | ScreenEffect::Remember(_) => {
                 let cancel = CancellationToken::new();
                 let finder = self.agent.finder();
@@ -258,6 +270,29 @@ impl Chat<'_> {
         self.agent = opened.agent;
         self.id = opened.id;
         self.screen.tell(FromSession::Other(Box::new(state)));
+        Ok(())
+    }
+
+    /// Sends the next messages to another model.
+    async fn change_model(&mut self, name: &str) -> Result<(), CommandError> {
+        let start = AgentStart {
+            config: self.around.config,
+            folders: self.around.folders,
+            directory: self.around.directory,
+            front_end: self.around.front_end,
+            model: Some(name),
+            session: None,
+            phase: self.arguments.session.phase(),
+            instructions: &[],
+            skills: "",
+        };
+        if let Err(error) = start.change_model(&mut self.agent).await {
+            return Err(failed(error, self.around));
+        }
+        self.screen.tell(FromSession::Status(status(&self.agent, self.around)));
+        let settings = self.agent.settings();
+        let model = neutral_line(&format!("{}/{}", settings.provider, settings.model));
+        self.end_command(format!("The next message goes to {model}."));
         Ok(())
     }
 
@@ -341,7 +376,7 @@ impl Chat<'_> {
         })
         .await
         .map_err(|error| HostError::Config(error.to_string()))??;
-        let note = format!("The person undid the changes of one of your calls:\n{message}");
+        let note = format!("The person undid the changes of your last turn:\n{message}");
         if let Err(error) = self.agent.note(note).await {
             return Err(failed(error, self.around));
         }

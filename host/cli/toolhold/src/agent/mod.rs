@@ -14,6 +14,7 @@ mod sessions;
 mod tools;
 mod trust;
 mod undo;
+mod waiting;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -2,18 +2,33 @@
 
 use std::io::{IsTerminal, Write};
 
+use anstyle::Style;
 use serde_json::Value;
 use toolhold_agent::{RunEvent, RunEvents, Spent};
-use toolhold_core::CancellationToken;
-use toolhold_core::text::{counted, cut, neutral, neutral_line};
+use toolhold_core::text::{counted, cut, grouped, neutral, neutral_line};
+use toolhold_core::{CancellationToken, FilterSummary};
 use toolhold_terminal::shown::error_for_person;
-use toolhold_terminal::style::{BAD, FAINT, STRONG, WARNING};
+use toolhold_terminal::style::{ADDED, BAD, FAINT, REMOVED, STRONG, WARNING};
+
+use crate::agent::waiting::WaitingLine;
 
 /// Characters of a call's arguments, on its line.
 const MAX_LINE: usize = 160;
 
+/// Bytes of one argument, if a call has several.
+const MAX_ARGUMENT: usize = 40;
+
 /// Characters of a failure.
 const MAX_FAILURE: usize = 1000;
+
+/// Lines of a result.
+const MAX_RESULT_LINES: usize = 8;
+
+/// Lines of a diff.
+const MAX_DIFF_LINES: usize = 40;
+
+/// Bytes of a line of a result.
+const MAX_RESULT_LINE: usize = 400;
 
 /// The form of the shown events.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,10 +53,12 @@ pub(crate) struct Printer {
     is_thinking: bool,
     /// Whether something couldn't be written.
     is_broken: bool,
+    waiting: WaitingLine,
 }
 
 impl Printer {
-    pub(crate) fn new(json: bool, cancel: CancellationToken) -> Self {
+    /// `can_redraw`: whether a line of the terminal may be drawn again in its place.
+    pub(crate) fn new(json: bool, can_redraw: bool, cancel: CancellationToken) -> Self {
         let form = match (json, std::io::stdout().is_terminal()) {
             (true, _) => Form::Json,
             (false, true) => Form::Live,
@@ -54,6 +71,7 @@ impl Printer {
             is_in_line: false,
             is_thinking: false,
             is_broken: false,
+            waiting: WaitingLine::new(can_redraw),
         }
     }
 
@@ -64,6 +82,39 @@ impl Printer {
             out.write_all(b"\n")?;
             return out.flush();
         }
+        let reason = self.waiting_reason(&event);
+        if reason.is_none() {
+            self.waiting.stop();
+        }
+        self.print(event)?;
+        if let Some(reason) = reason {
+            self.end_line()?;
+            self.waiting.start(&reason);
+        }
+        Ok(())
+    }
+
+    /// Returns what the agent waits for after an event, or `None` if the event is shown, or if the
+    /// wait is another one's.
+    fn waiting_reason(&self, event: &RunEvent) -> Option<String> {
+        match event {
+            RunEvent::Asking { tokens, .. } => {
+                Some(format!("model reads {} tokens", grouped(*tokens)))
+            }
+            RunEvent::CallPart { tool } => {
+                Some(format!("model writes a call of {}", neutral_line(tool)))
+            }
+            RunEvent::TextPart { .. } if self.form == Form::Last => {
+                Some("model writes its answer".to_owned())
+            }
+            RunEvent::ThinkingPart { .. } if !std::io::stderr().is_terminal() => {
+                Some("model thinks".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    fn print(&mut self, event: RunEvent) -> std::io::Result<()> {
         match event {
             RunEvent::TextPart { text } if self.form == Form::Live => {
                 self.end_thinking()?;
@@ -99,6 +150,10 @@ impl Printer {
                 let tool = neutral_line(&tool);
                 writeln!(anstream::stderr().lock(), "  {BAD}{tool} failed{BAD:#}: {error}")
             }
+            RunEvent::Result { failed: false, text, filtered, .. } => {
+                self.end_line()?;
+                print_result(&text, filtered.as_ref())
+            }
             RunEvent::Notice { text } => {
                 self.end_line()?;
                 let text = neutral_line(&text);
@@ -124,7 +179,8 @@ impl Printer {
                 writeln!(err, "{FAINT}{word}{reason}{FAINT:#}")?;
                 writeln!(err, "{FAINT}{}{FAINT:#}", in_words(&spent))
             }
-            RunEvent::TextPart { .. }
+            RunEvent::Asking { .. }
+            | RunEvent::TextPart { .. }
             | RunEvent::ThinkingPart { .. }
             | RunEvent::CallPart { .. }
             | RunEvent::Task { .. }
@@ -133,8 +189,7 @@ impl Printer {
             | RunEvent::Inquiry { .. }
             | RunEvent::Answered { .. }
             | RunEvent::Queued { .. }
-            | RunEvent::CallOutput { .. }
-            | RunEvent::Result { .. } => Ok(()),
+            | RunEvent::CallOutput { .. } => Ok(()),
         }
     }
 
@@ -176,17 +231,61 @@ fn indented_error(text: &str) -> String {
     format!("{indented}{more}")
 }
 
+/// Prints the first lines of a result, or the diff in it.
+fn print_result(text: &str, filtered: Option<&FilterSummary>) -> std::io::Result<()> {
+    let text = neutral(text);
+    let is_diff = text.contains("\n@@ ");
+    let most = if is_diff { MAX_DIFF_LINES } else { MAX_RESULT_LINES };
+    let mut err = anstream::stderr().lock();
+    for line in text.lines().take(most) {
+        let style = if is_diff { diff_style(line) } else { FAINT };
+        let shown = cut(line, MAX_RESULT_LINE);
+        let more = if shown.len() < line.len() { " …" } else { "" };
+        writeln!(err, "  {FAINT}│{FAINT:#} {style}{shown}{more}{style:#}")?;
+    }
+
+    let left_out = text.lines().count().saturating_sub(most);
+    if left_out > 0 {
+        writeln!(err, "  {FAINT}│ … {}{FAINT:#}", counted(left_out, "more line"))?;
+    }
+    if let Some(filtered) = filtered {
+        let [before, after] = filtered.lines;
+        writeln!(err, "  {FAINT}│ filtered: {before} → {after} lines{FAINT:#}")?;
+    }
+    Ok(())
+}
+
+/// Returns the look of a line of a diff.
+fn diff_style(line: &str) -> Style {
+    match line.as_bytes().first() {
+        Some(b'+') => ADDED,
+        Some(b'-') => REMOVED,
+        _ => FAINT,
+    }
+}
+
 /// Formats the arguments of a call on one line: a single text without its name.
 fn arguments_line(arguments: &Value) -> String {
-    let mut text = arguments.to_string();
-    if let Some(fields) = arguments.as_object()
-        && fields.len() == 1
-        && let Some(Value::String(value)) = fields.values().next()
-    {
-        text.clone_from(value);
-    }
+    let text = arguments_text(arguments);
     let line = neutral_line(cut(&text, MAX_LINE));
     if line.len() < text.len() { format!("{line} …") } else { line }
+}
+
+fn arguments_text(arguments: &Value) -> String {
+    let Some(fields) = arguments.as_object() else { return arguments.to_string() };
+    if fields.len() == 1
+        && let Some(Value::String(value)) = fields.values().next()
+    {
+        return value.clone();
+    }
+    let mut texts = Vec::new();
+    for (name, value) in fields {
+        let value = value.to_string();
+        let shown = cut(&value, MAX_ARGUMENT);
+        let more = if shown.len() < value.len() { "…" } else { "" };
+        texts.push(format!("{name}={shown}{more}"));
+    }
+    texts.join(" ")
 }
 
 /// Formats the turns, tokens and cost on one line.

@@ -45,7 +45,7 @@ pub(crate) async fn run(
         agent.limit_turns(turns);
     }
     let cancel = interrupts.arm();
-    let mut printer = Printer::new(arguments.json, cancel.clone());
+    let mut printer = Printer::new(arguments.json, true, cancel.clone());
     let directory = around.directory.display().to_string();
     printer.event(RunEvent::Session { id, directory });
     let ending = agent.run(vec![Part::Text(task)], &mut printer, &cancel).await;
@@ -178,7 +178,7 @@ async fn replay(
     let folders = around.folders.clone();
     let id = id.to_owned();
     let cancel = interrupts.arm();
-    let mut printer = Printer::new(arguments.json, cancel.clone());
+    let mut printer = Printer::new(arguments.json, true, cancel.clone());
     let replay = tokio::task::spawn_blocking(move || {
         RecordedSession::open(&folders, &id)?.replay(&mut printer, &cancel)
     });

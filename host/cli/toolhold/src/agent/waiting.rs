@@ -1,0 +1,135 @@
+//! Says on stderr what `toolhold run` waits for while a model reads or writes.
+
+use std::io::{IsTerminal, Write};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use toolhold_terminal::style::FAINT;
+
+/// Time between two pictures of the line on a terminal.
+const STEP: Duration = Duration::from_secs(1);
+
+/// Time between two lines where a line can't be drawn again.
+const LONG_STEP: Duration = Duration::from_secs(30);
+
+/// Clears the line of the cursor.
+const CLEAR: &str = "\r\x1b[K";
+
+/// A line with the reason for the wait and its time, drawn by a thread of its own.
+pub(crate) struct WaitingLine {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    /// Whether the line is drawn again in its place.
+    is_redrawn: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<WaitingState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct WaitingState {
+    wait: Option<Wait>,
+    is_drawn: bool,
+    is_over: bool,
+}
+
+/// What is waited for, since when.
+#[derive(Clone)]
+struct Wait {
+    reason: String,
+    since: Instant,
+}
+
+impl WaitingLine {
+    /// `can_redraw`: whether the person's terminal may be drawn on.
+    pub(crate) fn new(can_redraw: bool) -> Self {
+        let term = std::env::var_os("TERM").unwrap_or_default();
+        let is_simple = term.is_empty() || term == "dumb";
+        let is_redrawn = can_redraw && !is_simple && std::io::stderr().is_terminal();
+        Self { shared: Arc::default(), thread: None, is_redrawn }
+    }
+
+    /// Begins to wait for something. If the reason is the same as before, the wait goes on.
+    pub(crate) fn start(&mut self, reason: &str) {
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.wait.as_ref().is_some_and(|wait| wait.reason == reason) {
+            return;
+        }
+        state.wait = Some(Wait { reason: reason.to_owned(), since: Instant::now() });
+        drop(state);
+        self.shared.changed.notify_one();
+        if self.thread.is_none() {
+            let shared = Arc::clone(&self.shared);
+            let is_redrawn = self.is_redrawn;
+            let builder = thread::Builder::new().name("waiting".to_owned());
+            // Without a thread, the task goes on without the line.
+            self.thread = builder.spawn(move || draw(&shared, is_redrawn)).ok();
+        }
+    }
+
+    /// Ends the wait, and clears the line.
+    pub(crate) fn stop(&mut self) {
+        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.wait = None;
+        if std::mem::take(&mut state.is_drawn) {
+            let _ = write!(anstream::stderr(), "{CLEAR}");
+        }
+    }
+}
+
+impl Drop for WaitingLine {
+    fn drop(&mut self) {
+        self.stop();
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been reported, and the task has ended.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Draws the line until the waiting line is dropped.
+fn draw(shared: &Shared, is_redrawn: bool) {
+    let step = if is_redrawn { STEP } else { LONG_STEP };
+    let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+    while !state.is_over {
+        let before = state.wait.as_ref().map(|wait| wait.since);
+        let waited = shared.changed.wait_timeout(state, step);
+        let timeout;
+        (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        let Some(Wait { reason, since }) = state.wait.clone() else { continue };
+        if !timeout.timed_out() || before != Some(since) {
+            continue;
+        }
+        let line = waiting_text(&reason, since.elapsed());
+        // The lock is held, so that nothing is written between the line and its end.
+        if is_redrawn {
+            let _ = write!(anstream::stderr(), "{CLEAR}{FAINT}{line}{FAINT:#}");
+            state.is_drawn = true;
+        } else {
+            let _ = writeln!(anstream::stderr(), "{FAINT}{line}{FAINT:#}");
+        }
+    }
+}
+
+fn waiting_text(reason: &str, time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{reason}, {}:{:02}", seconds / 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_has_the_reason_and_the_time() {
+        let text = waiting_text("model reads 7,900 tokens", Duration::from_millis(42_900));
+        assert_eq!(text, "model reads 7,900 tokens, 0:42");
+        assert_eq!(waiting_text("x", Duration::from_secs(3_661)), "x, 61:01");
+    }
+}
