@@ -12,6 +12,7 @@ mod answers;
 mod approvals;
 mod approvals_always;
 mod approvals_command;
+mod approvals_wider;
 mod audit;
 mod authoring;
 mod bash;

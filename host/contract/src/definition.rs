@@ -24,6 +24,11 @@ pub struct Definition {
     pub output_schema: Option<Value>,
     /// How the tool behaves.
     pub annotations: Annotations,
+    /// Whether the tool itself says that it may destroy what is there. Unlike
+    /// [`Annotations::destructive`], a tool that says nothing doesn't count. The claim only makes
+    /// calls stricter, so it applies whether the claims of the tool are trusted or not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub says_destructive: bool,
     /// The arguments that name what a call acts on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subjects: Vec<Subject>,
@@ -173,6 +178,7 @@ impl Definition {
             input_schema,
             output_schema: None,
             annotations: Annotations::default(),
+            says_destructive: false,
             subjects: Vec::new(),
             arguments: Vec::new(),
             preview: None,

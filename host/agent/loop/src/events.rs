@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolhold_core::FilterSummary;
+use toolhold_core::{FilterSummary, Scope};
 use toolhold_models::Part;
 
 use crate::ending::{Spent, TaskEnd};
@@ -110,6 +110,9 @@ pub enum RunEvent {
         /// approval isn't possible.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         always: Option<String>,
+        /// The approvals of more calls than this one. Empty: only this call can be approved.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        wider: Vec<WiderApproval>,
     },
     /// A tool asks the person a question of its own.
     Inquiry {
@@ -172,6 +175,15 @@ pub enum RunEvent {
         /// The tokens and costs of the whole session so far.
         session: Spent,
     },
+}
+
+/// An approval of more calls than the one that asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WiderApproval {
+    /// Which calls, and for how long.
+    pub scope: Scope,
+    /// The approved calls, or for a permanent approval the rule that is written, for people.
+    pub text: String,
 }
 
 /// The answer to a question.

@@ -42,7 +42,7 @@ pub use delegate::Delegates;
 pub use ending::{EndKind, Spent, TaskEnd};
 pub use environment::{FileFinder, MAX_FOUND};
 pub use error::AgentError;
-pub use events::{QuestionAnswer, RunEvent, RunEvents};
+pub use events::{QuestionAnswer, RunEvent, RunEvents, WiderApproval};
 pub use instructions::{InstructionFile, find_instructions, remember_instructions};
 pub use record::{
     Began, Compressed, CompressionMethod, Corrected, Delegated, Ended, Recorded, RecordedResult,

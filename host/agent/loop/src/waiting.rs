@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use toolhold_core::config::inline;
+use toolhold_core::text::neutral_line;
 use toolhold_core::{
     Always, Approver, BoxFuture, Inquiry, InquiryAnswer, Question, Reply, Scope, Wanted,
 };
 
-use crate::events::{QuestionAnswer, RunEvent};
+use crate::events::{QuestionAnswer, RunEvent, WiderApproval};
 use crate::live::CallEvents;
 
 /// An approver that measures how long it waits.
@@ -140,8 +141,12 @@ impl Approver for AnnouncingApprover {
                 Reply::Yes { scope, by } => {
                     let answer = match scope {
                         Scope::Once => QuestionAnswer::Once,
-                        Scope::Session => QuestionAnswer::Session,
-                        Scope::Always => QuestionAnswer::Always,
+                        Scope::Session | Scope::SessionTool | Scope::SessionSource => {
+                            QuestionAnswer::Session
+                        }
+                        Scope::Always | Scope::AlwaysTool | Scope::AlwaysSource => {
+                            QuestionAnswer::Always
+                        }
                     };
                     open.answer(answer, by, "");
                 }
@@ -197,5 +202,31 @@ fn question_event(question: &Question, events: &CallEvents) -> RunEvent {
         text: question.to_text(),
         diff: question.preview.as_ref().map(|preview| preview.diff.clone()),
         always,
+        wider: wider_approvals(question),
     }
+}
+
+/// Returns the approvals of more calls that a question offers, each with what it does.
+fn wider_approvals(question: &Question) -> Vec<WiderApproval> {
+    let Some(wider) = &question.wider else { return Vec::new() };
+    let tool = neutral_line(&question.tool);
+    let source = neutral_line(&question.provider);
+    let mut approvals = vec![
+        WiderApproval {
+            scope: Scope::SessionTool,
+            text: format!("any call of {tool} in this session"),
+        },
+        WiderApproval {
+            scope: Scope::SessionSource,
+            text: format!("every tool of {source} in this session"),
+        },
+    ];
+    for (scope, rule) in [(Scope::AlwaysTool, wider.tool()), (Scope::AlwaysSource, wider.all())] {
+        if let Some(rule) = rule
+            && question.always.proposal() != Some(rule)
+        {
+            approvals.push(WiderApproval { scope, text: rule.text() });
+        }
+    }
+    approvals
 }

@@ -6,6 +6,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::Style;
 use ratatui::text::Line;
 use serde_json::{Map, Value};
+use toolhold_agent::WiderApproval;
 use toolhold_core::text::{neutral, neutral_line};
 use toolhold_core::{InquiryAnswer, Reply, Scope};
 use toolhold_terminal::inquiry::{FormField, form_fields};
@@ -42,7 +43,8 @@ pub(crate) struct OpenQuestion {
 #[derive(Debug)]
 enum Kind {
     /// `rule` is the rule that a permanent approval would write.
-    Approval { rule: Option<String> },
+    /// `wider` has the approvals of more calls.
+    Approval { rule: Option<String>, wider: Vec<WiderApproval> },
     /// The fields of a form. Without fields, the person is to open an address. `original` is the
     /// text as it was asked.
     Inquiry { original: String, fields: Vec<FormField> },
@@ -92,7 +94,15 @@ impl OpenQuestion {
         }
         shown += &neutral(text);
         let rule = rule.map(|rule| neutral(&rule).into_owned());
-        Self::new(id, call, shown, Kind::Approval { rule })
+        Self::new(id, call, shown, Kind::Approval { rule, wider: Vec::new() })
+    }
+
+    /// Adds the approvals of more calls than this one.
+    pub(crate) fn offering(mut self, approvals: Vec<WiderApproval>) -> Self {
+        if let Kind::Approval { wider, .. } = &mut self.kind {
+            *wider = approvals;
+        }
+        self
     }
 
     pub(crate) fn inquiry(id: String, call: String, text: String, form: Option<&Value>) -> Self {
@@ -180,8 +190,12 @@ impl OpenQuestion {
     fn choose(&mut self, key: KeyEvent) -> Option<QuestionReply> {
         match &self.stage {
             Stage::Choosing => {}
-            Stage::Confirm(..) => {
-                self.stage = Stage::Choosing;
+            Stage::Confirm(scope, letter) => {
+                let next = if key.code == KeyCode::Tab { self.next_wider(*scope) } else { None };
+                self.stage = match next {
+                    Some(next) => Stage::Confirm(next, *letter),
+                    None => Stage::Choosing,
+                };
                 return None;
             }
             Stage::Reason(_) | Stage::Field { .. } => return None,
@@ -194,7 +208,7 @@ impl OpenQuestion {
         match (letter.to_ascii_lowercase(), &self.kind) {
             ('y', Kind::Approval { .. }) => self.stage = Stage::Confirm(Scope::Once, 'y'),
             ('s', Kind::Approval { .. }) => self.stage = Stage::Confirm(Scope::Session, 's'),
-            ('a', Kind::Approval { rule: Some(_) }) => {
+            ('a', Kind::Approval { rule: Some(_), .. }) => {
                 self.stage = Stage::Confirm(Scope::Always, 'a');
             }
             ('n', Kind::Approval { .. }) => self.stage = Stage::Reason(Editor::default()),
@@ -208,6 +222,34 @@ impl OpenQuestion {
         None
     }
 
+    /// Returns the approval that Tab goes on to: the next one that lasts as long and covers more, or
+    /// again the narrowest one. Returns `None` if the question offers only one.
+    fn next_wider(&self, scope: Scope) -> Option<Scope> {
+        let first = match scope {
+            Scope::Once => return None,
+            Scope::Session | Scope::SessionTool | Scope::SessionSource => Scope::Session,
+            Scope::Always | Scope::AlwaysTool | Scope::AlwaysSource => Scope::Always,
+        };
+        let Kind::Approval { wider, .. } = &self.kind else { return None };
+        let mut scopes = vec![first];
+        for approval in wider {
+            if approval.scope.is_permanent() == first.is_permanent() {
+                scopes.push(approval.scope);
+            }
+        }
+        if scopes.len() == 1 {
+            return None;
+        }
+        let at = scopes.iter().position(|known| *known == scope)?;
+        Some(scopes[(at + 1) % scopes.len()])
+    }
+
+    /// Returns what a wider approval covers, or the rule that it writes.
+    fn wider_text(&self, scope: Scope) -> Option<&str> {
+        let Kind::Approval { wider, .. } = &self.kind else { return None };
+        wider.iter().find(|approval| approval.scope == scope).map(|approval| &*approval.text)
+    }
+
     /// Checks whether a key is for the question. Any other key writes a message.
     pub(crate) fn uses(&self, key: KeyEvent) -> bool {
         let KeyCode::Char(letter) = key.code else {
@@ -215,7 +257,7 @@ impl OpenQuestion {
             return is_scrolling || !self.is_choosing();
         };
         match (&self.stage, &self.kind) {
-            (Stage::Choosing, Kind::Approval { rule }) => match letter.to_ascii_lowercase() {
+            (Stage::Choosing, Kind::Approval { rule, .. }) => match letter.to_ascii_lowercase() {
                 'y' | 's' | 'n' => true,
                 'a' => rule.is_some(),
                 _ => false,
@@ -267,10 +309,10 @@ impl OpenQuestion {
             others => format!(" · {others} more to answer"),
         };
         let keys = match (&self.stage, &self.kind) {
-            (Stage::Choosing, Kind::Approval { rule: Some(_) }) => {
+            (Stage::Choosing, Kind::Approval { rule: Some(_), .. }) => {
                 "y once · s this session · a always, then Enter · n no"
             }
-            (Stage::Choosing, Kind::Approval { rule: None }) => {
+            (Stage::Choosing, Kind::Approval { rule: None, .. }) => {
                 "y once · s this session, then Enter · n no"
             }
             (Stage::Choosing, Kind::Inquiry { .. }) => "y answer it · n no",
@@ -278,11 +320,19 @@ impl OpenQuestion {
             (Stage::Confirm(Scope::Session, _), _) => {
                 "Enter approves the same call for this session · Esc goes back"
             }
-            (Stage::Confirm(Scope::Always, _), _) => "Enter writes this rule · Esc goes back",
+            (Stage::Confirm(scope, _), _) if scope.is_permanent() => {
+                "Enter writes this rule · Esc goes back"
+            }
+            (Stage::Confirm(..), _) => "Enter approves these calls · Esc goes back",
             (Stage::Reason(_), _) => "say why, or what to do instead · Enter sends · Esc goes back",
             (Stage::Field { .. }, _) => "Enter answers · Esc goes back",
         };
-        format!("{keys}{more}")
+        let widens = match self.stage {
+            Stage::Confirm(scope, _) => self.next_wider(scope).is_some(),
+            _ => false,
+        };
+        let tab = if widens { " · Tab covers more calls" } else { "" };
+        format!("{keys}{tab}{more}")
     }
 
     /// Lays out the question in at most `height` lines.
@@ -321,9 +371,14 @@ impl OpenQuestion {
     fn stage_lines(&self, width: usize, theme: Theme) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         match (&self.stage, &self.kind) {
-            (Stage::Confirm(Scope::Always, _), Kind::Approval { rule: Some(rule) }) => {
+            (Stage::Confirm(Scope::Always, _), Kind::Approval { rule: Some(rule), .. }) => {
                 let style = theme.style(Role::Warning);
                 lines.extend(rule.lines().flat_map(|line| question_line(line, style, width)));
+            }
+            (Stage::Confirm(scope, _), _) => {
+                let style = theme.style(Role::Warning);
+                let text = neutral(self.wider_text(*scope).unwrap_or_default());
+                lines.extend(text.lines().flat_map(|line| question_line(line, style, width)));
             }
             (Stage::Field { index, error, .. }, Kind::Inquiry { fields, .. }) => {
                 if let Some(field) = fields.get(*index) {

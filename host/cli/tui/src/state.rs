@@ -204,9 +204,10 @@ impl ScreenState {
             RunEvent::CallOutput { id, text, left_out } => {
                 self.transcript.change_call(&id, |call| call.add_output(&text, left_out));
             }
-            RunEvent::Question { id, call, caller, text, diff, always, .. } => {
+            RunEvent::Question { id, call, caller, text, diff, always, wider, .. } => {
                 self.transcript.change_call(&call, |call| call.set_diff(diff.as_deref()));
-                let question = OpenQuestion::approval(id, call, caller.as_deref(), &text, always);
+                let question = OpenQuestion::approval(id, call, caller.as_deref(), &text, always)
+                    .offering(wider);
                 return self.ask(question, now);
             }
             RunEvent::Inquiry { id, call, text, form } => {

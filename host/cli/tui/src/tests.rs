@@ -221,6 +221,38 @@ fn permanent_approval_takes_a_second_key_and_shows_its_rule() {
 }
 
 #[test]
+fn tab_widens_an_approval_and_shows_what_it_covers() {
+    let mut scene = Scene::new();
+    scene.task("commit it");
+    scene.call("git__commit", json!({ "message": "x" }));
+    scene.event(json!({
+        "event": "question", "id": "q1", "call": "c1", "tool": "git__commit", "acts_on": [],
+        "rule": "autonomy = \"ask\"", "place": "the default of [tools]",
+        "text": "git__commit needs approval (git)\n  message: \"x\"\n",
+        "always": "  always writes into /c/toolhold.toml:\n  │ [[tools.permissions.git__commit]]\n",
+        "wider": [
+            { "scope": "session_tool", "text": "any call of git__commit in this session" },
+            { "scope": "session_source", "text": "every tool of git in this session" },
+            { "scope": "always_source", "text": "[[tools.permissions.\"git__*\"]]\n" },
+        ],
+    }));
+    scene.wait(1);
+    scene.key(KeyCode::Char('s'));
+    scene.key(KeyCode::Tab);
+    scene.assert_shows("any call of git__commit in this session");
+    scene.key(KeyCode::Tab);
+    scene.assert_shows("every tool of git in this session");
+    scene.key(KeyCode::Esc);
+    scene.wait(1);
+    scene.key(KeyCode::Char('a'));
+    scene.key(KeyCode::Tab);
+    scene.assert_shows("[[tools.permissions.\"git__*\"]]");
+    scene.key(KeyCode::Enter);
+    let yes = Reply::Yes { scope: Scope::AlwaysSource, by: "terminal".to_owned() };
+    assert_eq!(scene.effects(), [ScreenEffect::Reply("q1".to_owned(), yes)]);
+}
+
+#[test]
 fn no_takes_words_for_the_agent() {
     let mut scene = Scene::new();
     scene.task("change the port");

@@ -11,7 +11,7 @@ use toolhold_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
 use toolhold_policy::{
     BUILT_IN_COMMANDS, Blocklist, Containment, DEFAULT_BLOCKED, ExpressionError, GlobError, Origin,
     OriginKind, Pattern, PatternLengthError, Permission, Permissions, Phase, Placed, Policy,
-    ProviderTrust, TextGlob, Trust, Verdict, expression, literal,
+    ProviderTrust, TextGlob, ToolGlob, Trust, Verdict, expression, literal,
 };
 
 use super::policy::{is_everything, spellings};
@@ -151,8 +151,13 @@ impl Config {
                     None => lists.push((file, vec![permission])),
                 }
             }
+            let glob = ToolGlob::new(tool)
+                .map_err(|error| config_error(&self.source_below(&key), error.to_string()))?;
             for (_, list) in lists {
-                permissions.add(tool, list);
+                match &glob {
+                    Some(glob) => permissions.add_glob(glob.clone(), list),
+                    None => permissions.add(tool, list),
+                }
             }
         }
         if !shell_has_rules {

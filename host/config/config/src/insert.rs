@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, RawString};
 use toolhold_contract::HostError;
@@ -15,8 +16,34 @@ use toolhold_data_dir::PrivateFolder;
 
 use super::load::load_with;
 use super::{
-    Config, ConfigValues, Folders, HostGrant, PathAccess, PermissionAction, Problems, file,
+    Config, ConfigValues, Folders, HostGrant, PathAccess, PermissionAction, Problems, dotted_name,
+    file,
 };
+
+/// A rule of `[[tools.permissions.TOOL]]` that allows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllowRule {
+    /// Name of the tool, or a glob such as `git__*`.
+    pub tool: String,
+    /// The path, command or text that it allows.
+    pub pattern: String,
+    /// Whether `*` and `?` in the pattern stand for other text. If not, the pattern is compared
+    /// character by character.
+    #[serde(default)]
+    pub is_glob: bool,
+}
+
+impl AllowRule {
+    /// Returns the rule as TOML.
+    pub fn text(&self) -> String {
+        let name = dotted_name(&self.tool);
+        let exact = if self.is_glob { "" } else { "exact = true\n" };
+        format!(
+            "[[tools.permissions.{name}]]\npattern = {}\n{exact}action = \"allow\"\n",
+            toml(&self.pattern)
+        )
+    }
+}
 
 /// The mode of a new file.
 const PRIVATE: u32 = 0o600;
@@ -87,7 +114,7 @@ impl Config {
     /// # Errors
     ///
     /// The reason why the rule can't be written there or wouldn't count.
-    pub fn with_permission(&self, tool: &str, pattern: &str) -> Result<Self, InsertError> {
+    pub fn with_permission(&self, rule: &AllowRule) -> Result<Self, InsertError> {
         let (folders, inputs) = self.read_from.as_ref().ok_or(InsertError::NoFile)?;
         if let Some(file) = &inputs.file {
             return Err(InsertError::OtherFile(file.clone()));
@@ -101,28 +128,28 @@ impl Config {
         };
         let current = load_with(folders, inputs, path.clone(), file)?;
         // Otherwise the new rule would bring along other changes that the user didn't approve.
-        if current.values != self.values && current.without(tool, pattern) != self.values {
+        if current.values != self.values && current.without(rule) != self.values {
             return Err(InsertError::Changed);
         }
-        let Some(text) = insert_rule(&before, tool, pattern)? else { return Ok(current) };
+        let Some(text) = insert_rule(&before, rule)? else { return Ok(current) };
         Ok(load_with(folders, inputs, path, Some(file::Text { text, identity }))?)
     }
 
     /// The configuration without the rule. Another process may have written the rule already, for
     /// the same approval.
-    fn without(&self, tool: &str, pattern: &str) -> ConfigValues {
+    fn without(&self, rule: &AllowRule) -> ConfigValues {
         let mut config = self.values.clone();
-        if let Some(rules) = config.tools.permissions.get_mut(tool) {
-            let index = rules.iter().position(|rule| {
-                rule.exact
-                    && rule.pattern.as_str() == pattern
-                    && rule.action == PermissionAction::Allow
+        if let Some(rules) = config.tools.permissions.get_mut(&rule.tool) {
+            let index = rules.iter().position(|known| {
+                known.exact != rule.is_glob
+                    && known.pattern.as_str() == rule.pattern
+                    && known.action == PermissionAction::Allow
             });
             if let Some(index) = index {
                 rules.remove(index);
             }
             if rules.is_empty() {
-                config.tools.permissions.remove(tool);
+                config.tools.permissions.remove(&rule.tool);
             }
         }
         config
@@ -157,12 +184,13 @@ fn real_path(path: &Path) -> std::io::Result<PathBuf> {
 ///
 /// [`HostError::Config`] if the file isn't trusted, or if the rule can't be inserted into its text.
 /// [`HostError::Io`] if the file can't be changed.
-pub fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result<PathBuf, HostError> {
+pub fn permission(folders: &Folders, rule: &AllowRule) -> Result<PathBuf, HostError> {
     let by_hand = format!(
-        "add this rule yourself, before the other rules of `{tool}`:\n{}",
-        rule(tool, pattern)
+        "add this rule yourself, before the other rules of `{}`:\n{}",
+        rule.tool,
+        rule.text()
     );
-    change(folders, &by_hand, |text| insert_rule(text, tool, pattern))
+    change(folders, &by_hand, |text| insert_rule(text, rule))
 }
 
 /// Grants a directory, by its real path, to file tools and commands. Returns the file with the
@@ -405,18 +433,11 @@ fn write_error(path: &Path, error: std::io::Error) -> HostError {
     HostError::io(format!("writing {}", path.display()))(error)
 }
 
-/// Returns the text of the rule. The rule is exact: its pattern isn't a glob.
-pub fn rule(tool: &str, pattern: &str) -> String {
-    format!(
-        "[[tools.permissions.{tool}]]\npattern = {}\nexact = true\naction = \"allow\"\n",
-        toml(pattern)
-    )
-}
-
 /// Inserts the rule into the text. Returns `None` if the rule is already the first.
-fn insert_rule(text: &str, tool: &str, pattern: &str) -> Result<Option<String>, ConfigEditError> {
+fn insert_rule(text: &str, rule: &AllowRule) -> Result<Option<String>, ConfigEditError> {
     let mut expected: Table = text.parse().map_err(|_| ConfigEditError::Text)?;
-    let rule_text = rule(tool, pattern);
+    let tool = rule.tool.as_str();
+    let rule_text = rule.text();
     let rule_table: Table = rule_text.parse().map_err(|_| ConfigEditError::Rule)?;
     let rule_value = rule_table["tools"]["permissions"][tool][0].clone();
     if permissions(&expected, tool).is_some_and(|rules| rules.first() == Some(&rule_value)) {
@@ -505,10 +526,15 @@ mod tests {
     const RULE: &str =
         "[[tools.permissions.write]]\npattern = \"/w/a\"\nexact = true\naction = \"allow\"\n";
 
+    /// The rule that allows exactly this path for `write`.
+    fn exact(path: &str) -> AllowRule {
+        AllowRule { tool: "write".to_owned(), pattern: path.to_owned(), is_glob: false }
+    }
+
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
         assert_eq!(
-            insert_rule(text, "write", "/w/a").expect("there is a place").as_deref(),
+            insert_rule(text, &exact("/w/a")).expect("there is a place").as_deref(),
             expected,
             "{text}"
         );
@@ -529,6 +555,15 @@ mod tests {
         );
         check(&commented, Some(&commented.replace("# about", &format!("{RULE}\n# about"))));
         check("tools.call = 20\n", Some(&format!("tools.call = 20\n\n{RULE}")));
+    }
+
+    #[test]
+    fn rule_of_a_glob_has_a_quoted_name_and_no_exact_pattern() {
+        let rule = AllowRule { tool: "git__*".to_owned(), pattern: "*".to_owned(), is_glob: true };
+        let text = "[[tools.permissions.\"git__*\"]]\npattern = \"*\"\naction = \"allow\"\n";
+        let written = insert_rule("", &rule).expect("there is a place");
+        assert_eq!(written.as_deref(), Some(text));
+        assert_eq!(insert_rule(text, &rule).expect("there is a place"), None);
     }
 
     #[test]
@@ -593,14 +628,14 @@ mod tests {
     #[test]
     fn file_without_a_place_for_the_rule_is_not_changed() {
         for text in ["tools = { call = 3 }\n", "[tools]\npermissions = 3\n", "[tools\n"] {
-            insert_rule(text, "write", "/w/a").expect_err(text);
+            insert_rule(text, &exact("/w/a")).expect_err(text);
         }
     }
 
     #[test]
     fn pattern_can_contain_any_text() {
         let pattern = "/w/a \"b\"\n\\ \u{1b}[2J 'c' \u{7f}\u{202e}";
-        let text = insert_rule("", "write", pattern).expect("there is a place").expect("it is new");
+        let text = insert_rule("", &exact(pattern)).expect("there is a place").expect("it is new");
         let table: Table = text.parse().expect("it is TOML");
         assert_eq!(
             permissions(&table, "write").expect("it exists")[0]["pattern"].as_str(),
@@ -613,7 +648,7 @@ mod tests {
     fn file_keeps_its_mode_and_link_and_a_new_file_is_private() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let folders = Folders::inside(root.path());
-        let path = permission(&folders, "write", "/w/a").expect("it is written");
+        let path = permission(&folders, &exact("/w/a")).expect("it is written");
         assert_eq!(
             (fs::read_to_string(&path).expect("it exists").as_str(), mode(&path)),
             (RULE, 0o600)
@@ -625,7 +660,7 @@ mod tests {
         symlink(elsewhere.join("mine.toml"), &path).expect("a link is made");
         fs::set_permissions(elsewhere.join("mine.toml"), Permissions::from_mode(0o644))
             .expect("its mode is set");
-        permission(&folders, "write", "/w/b").expect("it is written");
+        permission(&folders, &exact("/w/b")).expect("it is written");
         assert!(path.is_symlink());
         assert!(fs::read_to_string(&path).expect("it exists").contains("\"/w/b\""));
         assert_eq!(mode(&elsewhere.join("mine.toml")), 0o644);
@@ -635,9 +670,9 @@ mod tests {
     fn file_that_others_can_write_is_not_changed() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let folders = Folders::inside(root.path());
-        let path = permission(&folders, "write", "/w/a").expect("it is written");
+        let path = permission(&folders, &exact("/w/a")).expect("it is written");
         fs::set_permissions(&path, Permissions::from_mode(0o666)).expect("its mode is set");
-        permission(&folders, "write", "/w/b").expect_err("others can write it");
+        permission(&folders, &exact("/w/b")).expect_err("others can write it");
         assert_eq!(fs::read_to_string(&path).expect("it exists"), RULE);
     }
 

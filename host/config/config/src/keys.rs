@@ -185,8 +185,10 @@ pub(super) fn dotted(path: &[String]) -> String {
     parts.join(".")
 }
 
+/// Checks whether a part needs no quotes. A `*` alone stands for any name.
 fn is_bare(part: &str) -> bool {
-    !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-*".contains(c))
+    let is_name = part.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+    part == "*" || !part.is_empty() && is_name
 }
 
 fn fits(pattern: &[String], path: &[String]) -> bool {

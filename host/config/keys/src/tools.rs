@@ -38,7 +38,9 @@ section! {
         /// Calls that one session may make, each counted once however often it is retried; further
         /// calls fail with `quota_blocked`. 0 means any number.
         pub max_tool_calls_per_session: Bounded<0, 1_000_000> = Bounded::clamped(0), Narrowing::SmallerOrUnbounded;
-        /// Rules for a tool, by its name or an alias. The first rule that matches decides. A
+        /// Rules for a tool, by its name, an alias, or a glob for tools of one plugin or server
+        /// (`"git__*"`). The first rule that matches decides; of several names of a tool, the
+        /// strictest answer. A rule of a glob allows no tool that says that it may destroy. A
         /// pattern is compared with the subject of the call: a path (as in `deny_read`, but
         /// ignoring case), a command, a URL; otherwise with the tool's name and its arguments as
         /// JSON. `exact = true` is for rules that allow: the pattern is then compared literally,

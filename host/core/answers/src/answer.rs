@@ -96,17 +96,35 @@ pub enum Scope {
     /// expire_secs`. If the file whose change was shown has changed since, the fingerprint is
     /// another.
     Session,
+    /// For all calls of the tool in the session that need approval by the same rule, and at most
+    /// for `[approvals] expire_secs`.
+    SessionTool,
+    /// As [`SessionTool`](Self::SessionTool), for every tool of the plugin or server.
+    SessionSource,
     /// Permanently: it becomes a rule in the user's configuration.
     Always,
+    /// Permanently, for all calls of the tool.
+    AlwaysTool,
+    /// Permanently, for every tool of the plugin or server.
+    AlwaysSource,
 }
 
 impl Scope {
+    /// Checks whether the approval becomes a rule.
+    pub fn is_permanent(self) -> bool {
+        matches!(self, Self::Always | Self::AlwaysTool | Self::AlwaysSource)
+    }
+
     /// Returns the name in JSON and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Once => "once",
             Self::Session => "session",
+            Self::SessionTool => "session_tool",
+            Self::SessionSource => "session_source",
             Self::Always => "always",
+            Self::AlwaysTool => "always_tool",
+            Self::AlwaysSource => "always_source",
         }
     }
 }

@@ -79,6 +79,7 @@ impl CallContext {
             provider: tool.provider.name(),
             built_in: tool.is_built_in(),
             annotations: tool.annotations_with(&self.arguments),
+            says_destructive: tool.definition.says_destructive,
             subjects_trusted: tool.claims_trusted,
             subjects: &self.subjects,
             arguments: &self.arguments,

@@ -16,7 +16,8 @@ use toolhold_contract::{Access, Annotations, CancellationToken, Category, Failur
 use toolhold_policy::{Action, Decision, Gate, ResolvedSubject, Verdict};
 
 use crate::approvals::{
-    Always, ApprovalDesk, Approver, Question, Reply, always, fingerprint, preview, started,
+    Always, ApprovalDesk, Approver, Proposal, Question, Reply, WideFingerprints, Wider, always,
+    fingerprint, preview, started,
 };
 use crate::audit::Audit;
 use crate::fingerprint::Fingerprint;
@@ -78,7 +79,8 @@ impl ApprovalStep<'_> {
         let settled = change.as_ref().and_then(|change| change.settled);
         let fingerprint = self.fingerprint(before.as_ref());
         let of_hosts = self.fingerprint_of_hosts();
-        if let Some(by) = self.earlier_approval([Some(fingerprint), of_hosts])? {
+        let wide = self.wide_fingerprints();
+        if let Some(by) = self.earlier_approval([Some(fingerprint), of_hosts], wide)? {
             return Ok(Approval { by, scope: Scope::Session });
         }
 
@@ -87,8 +89,9 @@ impl ApprovalStep<'_> {
         };
         let slot = self.asking.places.take(&context.session);
         let _slot = slot.map_err(|error| self.not_asked(&error.to_string()))?;
-        let question = self.make_question(fingerprint, change).await;
+        let question = self.make_question(fingerprint, change, wide.is_some()).await;
         let always = question.always.clone();
+        let wider = question.wider.clone();
         let asked_at = Instant::now();
         let reply = cancel.run_until_cancelled(approver.ask(question)).await;
         if approver.waits() {
@@ -112,17 +115,42 @@ impl ApprovalStep<'_> {
         };
         self.audit.approval(&record, &by, "yes", Some(scope.as_str())).await?;
         self.check_unchanged(before, cancel).await?;
+        // The same call changes nothing once it was made, so its repetition is approved too.
+        let repeated = settled.map(|file| self.fingerprint(Some(&file)));
         match scope {
             Scope::Once => {}
             Scope::Session => {
-                // The same call changes nothing once it was made, so its repetition is approved
-                // too.
-                let repeated = settled.map(|file| self.fingerprint(Some(&file)));
                 self.approve_for_session([Some(fingerprint), repeated, of_hosts], &by)?;
             }
-            Scope::Always => self.write_rule(always).await,
+            Scope::SessionTool => {
+                let tool = wide.map(|wide| wide.tool);
+                self.approve_for_session([Some(fingerprint), repeated, tool], &by)?;
+            }
+            Scope::SessionSource => {
+                let source = wide.map(|wide| wide.source);
+                self.approve_for_session([Some(fingerprint), repeated, source], &by)?;
+            }
+            Scope::Always => self.write_rule(always.proposal()).await,
+            Scope::AlwaysTool => self.write_rule(wider.as_ref().and_then(Wider::tool)).await,
+            Scope::AlwaysSource => self.write_rule(wider.as_ref().and_then(Wider::all)).await,
         }
         Ok(Approval { by, scope })
+    }
+
+    /// Computes the fingerprints of the approvals that cover more than identical calls. Returns
+    /// `None` if only the exact call can be approved: a built-in tool, a tool that says that it may
+    /// destroy something, or a call that needs approval for another reason than a missing
+    /// permission.
+    fn wide_fingerprints(&self) -> Option<WideFingerprints> {
+        let action = self.context.action()?;
+        let is_permission = matches!(self.decision.gate, Gate::Permissions | Gate::Autonomy);
+        if !is_permission || action.built_in || action.says_destructive {
+            return None;
+        }
+        if !self.governor.rules().policy.asks_for_permission_only(&action) {
+            return None;
+        }
+        WideFingerprints::for_call(self.context, self.decision)
     }
 
     /// Stores an approval for the session.
@@ -157,7 +185,8 @@ impl ApprovalStep<'_> {
             None => started::digest_blocking(self.context),
         };
         let fingerprint = self.fingerprint(before.as_ref());
-        self.earlier_approval([Some(fingerprint), self.fingerprint_of_hosts()])
+        let wide = self.wide_fingerprints();
+        self.earlier_approval([Some(fingerprint), self.fingerprint_of_hosts()], wide)
     }
 
     /// Computes the fingerprint of the call that an approval applies to. After a model's denial, an
@@ -240,13 +269,13 @@ impl ApprovalStep<'_> {
 
     /// Writes the rule of a permanent approval and applies it. If that fails, the approval still
     /// holds for this call.
-    async fn write_rule(&self, always: Always) {
-        let Always::Writes(proposal) = always else { return };
+    async fn write_rule(&self, proposal: Option<&Proposal>) {
+        let Some(proposal) = proposal.cloned() else { return };
         let folders = self.asking.folders.clone();
         let config = self.asking.config();
         let written = tokio::task::spawn_blocking(move || {
             let changed = config
-                .with_permission(&proposal.tool, &proposal.pattern)
+                .with_permission(&proposal.rule)
                 .map_err(|error| HostError::Config(error.to_string()))?;
             proposal.write(&folders).map(|_| changed)
         });
@@ -264,6 +293,7 @@ impl ApprovalStep<'_> {
         &self,
         fingerprint: Fingerprint,
         change: Option<preview::PreviewedChange>,
+        has_wider: bool,
     ) -> Question {
         let context = self.context;
         let config = self.asking.config();
@@ -276,8 +306,10 @@ impl ApprovalStep<'_> {
             Gate::Review => {
                 Always::Unavailable("a rule can't override the denial of a model".to_owned())
             }
-            _ => always::propose(context, config).await,
+            _ => always::propose(context, &config).await,
         };
+        let wider =
+            if has_wider { Some(always::propose_wider(context, &config).await) } else { None };
         Question {
             id: context.id.clone(),
             session: context.session.to_string(),
@@ -293,6 +325,7 @@ impl ApprovalStep<'_> {
             preview: change.map(|change| change.preview),
             decision: self.shown_decision(),
             always,
+            wider,
         }
     }
 
@@ -304,12 +337,14 @@ impl ApprovalStep<'_> {
     fn earlier_approval(
         &self,
         fingerprints: [Option<Fingerprint>; 2],
+        wide: Option<WideFingerprints>,
     ) -> Result<Option<String>, Failure> {
         let started_at = self.context.started_at;
+        let wide = wide.into_iter().flat_map(|wide| [wide.tool, wide.source]);
+        let candidates: Vec<Fingerprint> = fingerprints.into_iter().flatten().chain(wide).collect();
         let approved_by = self.session.look(|state| {
-            fingerprints
+            candidates
                 .iter()
-                .flatten()
                 .find_map(|fingerprint| state.approved_by(fingerprint, started_at))
                 .map(str::to_owned)
         });

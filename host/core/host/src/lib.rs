@@ -270,7 +270,7 @@ pub mod undo;
 
 pub use approvals::{
     Always, Approver, AttachmentSummary, Mark, PostedQuestion, PostingApprover, Preview, Proposal,
-    Question, Questions, Reply,
+    Question, Questions, Reply, Wider,
 };
 pub use audit::Trail;
 pub use builder::HostBuilder;
@@ -319,5 +319,5 @@ pub use toolhold_engine::{
 pub use toolhold_net::Resolve;
 pub use toolhold_policy::{
     Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionKind,
-    RepetitionLimits, ResolvedSubject, Trust, Verdict, commands,
+    RepetitionLimits, ResolvedSubject, ToolGlob, Trust, Verdict, commands,
 };

@@ -229,8 +229,11 @@ fn definition(name: String, pin: &PinnedTool, trust_annotations: bool) -> Defini
     definition.output_schema =
         listed.output_schema.map(|schema| neutral_schema(schema, is_neutral));
     definition.foreign = true;
+    let claimed = listed.annotations.unwrap_or_default();
+    let says_read_only = claimed.read_only_hint == Some(true);
+    definition.says_destructive = claimed.destructive_hint == Some(true) && !says_read_only;
     if trust_annotations {
-        definition.annotations = annotations(listed.annotations.unwrap_or_default());
+        definition.annotations = annotations(claimed);
     }
     definition
 }

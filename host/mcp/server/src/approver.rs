@@ -36,6 +36,8 @@ use crate::tasks::{StartedTask, Task, owner};
 /// The choices.
 const ONCE: &str = "once";
 const SESSION: &str = "session";
+const TOOL: &str = "tool";
+const ALL: &str = "all";
 const NO: &str = "no";
 
 /// Bytes of a client's name.
@@ -397,22 +399,18 @@ impl CallApprover {
 
     /// Makes the form that the client shows.
     fn form(&self, question: &Question) -> ElicitRequestParams {
-        let choices = [
-            (ONCE, "Allow this call"),
-            (SESSION, "Allow identical calls in this session"),
-            (NO, "Don't allow it"),
-        ];
+        let choices = choices(question);
         let title = Some("Allow it?".into());
         let choice = if self.has_titles {
             let mut choice = TitledSingleSelectEnumSchema::new(
-                choices.map(|(value, title)| ConstTitle::new(value, title)).into(),
+                choices.into_iter().map(|(value, title)| ConstTitle::new(value, title)).collect(),
             );
             choice.title = title;
             EnumSchema::Single(SingleSelectEnumSchema::Titled(choice))
         } else {
-            let mut choice =
-                LegacyEnumSchema::new(choices.map(|(value, _)| value.to_owned()).into());
-            choice.enum_names = Some(choices.map(|(_, title)| title.to_owned()).into());
+            let values = choices.iter().map(|(value, _)| (*value).to_owned()).collect();
+            let mut choice = LegacyEnumSchema::new(values);
+            choice.enum_names = Some(choices.into_iter().map(|(_, title)| title).collect());
             choice.title = title;
             EnumSchema::Legacy(choice)
         };
@@ -436,12 +434,19 @@ impl CallApprover {
     /// Converts the client's answer, which took this time. A client without a person cancels each
     /// question, or declines it at once. Then the question waits for a person elsewhere.
     async fn reply_of(&self, question: Question, result: &ElicitResult, taken: Duration) -> Reply {
+        let offers_wider = question.wider.is_some();
         let by = self.by();
         let field = result.content.as_ref().and_then(|content| content.get(FIELD));
         let choice = field.and_then(Value::as_str);
         let reply = match (&result.action, choice) {
             (ElicitationAction::Accept, Some(ONCE)) => Reply::Yes { scope: Scope::Once, by },
             (ElicitationAction::Accept, Some(SESSION)) => Reply::Yes { scope: Scope::Session, by },
+            (ElicitationAction::Accept, Some(TOOL)) if offers_wider => {
+                Reply::Yes { scope: Scope::SessionTool, by }
+            }
+            (ElicitationAction::Accept, Some(ALL)) if offers_wider => {
+                Reply::Yes { scope: Scope::SessionSource, by }
+            }
             (ElicitationAction::Accept, Some(NO)) => Reply::No { by, reason: String::new() },
             (ElicitationAction::Decline, _) if taken >= SHORTEST_READING => {
                 Reply::No { by, reason: String::new() }
@@ -460,6 +465,23 @@ impl CallApprover {
         let _ = self.asking.posting.withdraw(question).await;
         reply
     }
+}
+
+/// Returns the choices of the form, each with its title. A permanent approval isn't among them: a
+/// client, which may be on another machine, doesn't change the user's configuration.
+fn choices(question: &Question) -> Vec<(&'static str, String)> {
+    let mut choices = vec![
+        (ONCE, "Allow this call".to_owned()),
+        (SESSION, "Allow identical calls in this session".to_owned()),
+    ];
+    if question.wider.is_some() {
+        let tool = neutral_line(cut(&question.tool, NAME));
+        let source = neutral_line(cut(&question.provider, NAME));
+        choices.push((TOOL, format!("Allow any call of {tool} in this session")));
+        choices.push((ALL, format!("Allow every tool of {source} in this session")));
+    }
+    choices.push((NO, "Don't allow it".to_owned()));
+    choices
 }
 
 impl Approver for CallApprover {

@@ -19,6 +19,8 @@ pub struct Action<'a> {
     /// How the tool behaves. A claim of the tool that relaxes a rule is in here only if the host
     /// enforces it or the operator approved it.
     pub annotations: Annotations,
+    /// Whether the tool itself says that it may destroy what is there.
+    pub says_destructive: bool,
     /// The paths, commands and URLs that the call acts on. Paths are real paths.
     pub subjects: &'a [ResolvedSubject],
     /// Whether the tool's claim about what it acts on is trusted. If not, rules also check the

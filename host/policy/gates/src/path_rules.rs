@@ -15,7 +15,7 @@ use toolhold_contract::{Access, Denial, PathRefusal, PathRules};
 use crate::action::Action;
 use crate::decision::{Gate, Verdict};
 use crate::pattern::literal;
-use crate::permissions::Permission;
+use crate::permissions::{ListId, Permission, list_header};
 use crate::policy::Policy;
 use crate::rules::{Effect, Rule, RuleSet};
 
@@ -53,8 +53,8 @@ struct MatchingSet {
 /// A list of permissions, and the index of the reason of its first rule.
 #[derive(Debug)]
 struct MatchingList {
+    id: ListId,
     name: String,
-    index: usize,
     first_reason: usize,
 }
 
@@ -156,16 +156,18 @@ impl ReachedPaths {
     /// Adds the lists of permissions of the called tool that don't only allow.
     fn add_permissions(&mut self, action: &Action<'_>) {
         let policy = Arc::clone(&self.policy);
-        for (name, index, rules) in policy.permissions.named_lists(action.tool, action.aliases) {
+        for list in policy.permissions.lists(action.provider, action.tool, action.aliases) {
+            let rules = list.rules;
             let only_allows = rules.iter().all(|permission| permission.verdict == Verdict::Allow);
             if only_allows {
                 continue;
             }
-            let list = self.lists.len();
             let first_reason = self.reasons.len();
-            self.lists.push(MatchingList { name: name.to_owned(), index, first_reason });
-            let reasons = (0..rules.len()).map(|rule| Reason::Permission { list, rule });
-            self.reasons.extend(reasons);
+            let list_index = self.lists.len();
+            for rule in 0..rules.len() {
+                self.reasons.push(Reason::Permission { list: list_index, rule });
+            }
+            self.lists.push(MatchingList { id: list.id, name: list.name.to_owned(), first_reason });
         }
     }
 
@@ -176,7 +178,7 @@ impl ReachedPaths {
     }
 
     fn permissions(&self, list: &MatchingList) -> &[Permission] {
-        self.policy.permissions.list(&list.name, list.index)
+        self.policy.permissions.list(&list.name, list.id)
     }
 
     /// Returns the first rule of each list that `is_included` and matches a path, with the index of
@@ -313,13 +315,13 @@ impl PathRules for ReachedPaths {
             Reason::Permission { list, rule } => {
                 let list = &self.lists[list];
                 let permission = &self.permissions(list)[rule];
-                let name = &list.name;
+                let header = list_header(&list.name);
                 let remedy = permission.place.remedy(|| match glob {
                     Some(text) => {
-                        format!("To allow it, put before it:\n[[tools.permissions.{name}]]\npattern = {text}\naction = \"allow\"")
+                        format!("To allow it, put before it:\n{header}\npattern = {text}\naction = \"allow\"")
                     }
                     None => format!(
-                        "To allow it, put a rule that matches it and has `action = \"allow\"` before it in [[tools.permissions.{name}]]."
+                        "To allow it, put a rule that matches it and has `action = \"allow\"` before it in {header}."
                     ),
                 });
                 let remedy = if refusal.asks {

@@ -14,6 +14,8 @@ use crate::canonical::canonical;
 use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::{ConfigFile, Origin, OriginKind};
 use crate::pattern::Pattern;
+use crate::suggestion::wide_pattern;
+use crate::tool_glob::ToolGlob;
 
 /// Bytes of the subjects that a remedy shows. Longer ones would make the rule in it hard to read.
 const MAX_SHOWN: usize = 256;
@@ -33,14 +35,43 @@ pub struct Permission {
 
 /// The rules of all tools.
 ///
-/// The rules of one tool from one place are a list. In a list, the first rule that matches decides.
-/// If there are several lists (the operator's, and that of a project's file), the most severe of
-/// their verdicts counts. So no list can allow what another one denies.
+/// The rules of one name from one place are a list. In a list, the first rule that matches decides.
+/// If there are several lists for a tool (of the operator and of a project's file; of its name, an
+/// alias and a glob), the most severe of their verdicts counts. So no list can allow what another
+/// one denies.
 #[derive(Clone, Debug, Default)]
 pub struct Permissions {
     tools: HashMap<String, Vec<Vec<Permission>>>,
+    globs: Vec<(ToolGlob, Vec<Permission>)>,
     /// The file that a new rule goes into, for remedies.
     file: ConfigFile,
+}
+
+/// A list of rules that applies to a tool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PermissionList<'p> {
+    /// The name under which it was added.
+    pub(crate) name: &'p str,
+    pub(crate) id: ListId,
+    pub(crate) rules: &'p [Permission],
+}
+
+/// Where a list is found again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListId {
+    /// Its index among the lists of its name.
+    OfName(usize),
+    /// Its index among the lists of globs.
+    OfGlob(usize),
+}
+
+impl<'p> PermissionList<'p> {
+    /// Returns the rules that apply to a call. A glob doesn't name the tools that it matches, so
+    /// its rules never allow a tool that says that it may destroy something.
+    fn applying(self, says_destructive: bool) -> impl Iterator<Item = &'p Permission> {
+        let skips_allow = says_destructive && matches!(self.id, ListId::OfGlob(_));
+        self.rules.iter().filter(move |rule| !skips_allow || rule.verdict > Verdict::Allow)
+    }
 }
 
 /// The rule that decides on a call.
@@ -65,43 +96,53 @@ impl Permissions {
         }
     }
 
-    /// Returns the names of tools that have rules.
-    pub fn tools(&self) -> impl Iterator<Item = &str> {
-        self.tools.keys().map(String::as_str)
+    /// Adds a list for all tools that a glob matches.
+    pub fn add_glob(&mut self, glob: ToolGlob, list: Vec<Permission>) {
+        if !list.is_empty() {
+            self.globs.push((glob, list));
+        }
     }
 
-    fn lists<'p, 'n>(
-        &'p self,
-        tool: &'n str,
-        aliases: &'n [String],
-    ) -> impl Iterator<Item = &'p [Permission]> + use<'p, 'n> {
-        self.named_lists(tool, aliases).map(|(_, _, list)| list)
+    /// Returns the lists that apply to a tool of a plugin or provider.
+    pub(crate) fn lists(
+        &self,
+        provider: &str,
+        tool: &str,
+        aliases: &[String],
+    ) -> Vec<PermissionList<'_>> {
+        let mut applying = Vec::new();
+        for called in std::iter::once(tool).chain(aliases.iter().map(String::as_str)) {
+            let Some((name, lists)) = self.tools.get_key_value(called) else { continue };
+            for (index, rules) in lists.iter().enumerate() {
+                applying.push(PermissionList { name, id: ListId::OfName(index), rules });
+            }
+        }
+        for (index, (glob, rules)) in self.globs.iter().enumerate() {
+            if glob.matches(provider, tool, aliases) {
+                applying.push(PermissionList {
+                    name: glob.name(),
+                    id: ListId::OfGlob(index),
+                    rules,
+                });
+            }
+        }
+        applying
     }
 
-    /// Returns the lists of a tool. Each has the name under which it was added, and its index among
-    /// the lists of that name.
-    pub(crate) fn named_lists<'p, 'n>(
-        &'p self,
-        tool: &'n str,
-        aliases: &'n [String],
-    ) -> impl Iterator<Item = (&'n str, usize, &'p [Permission])> + use<'p, 'n> {
-        let names = std::iter::once(tool).chain(aliases.iter().map(String::as_str));
-        let known_names = names.filter_map(move |name| Some((name, self.tools.get(name)?)));
-        known_names.flat_map(|(name, lists)| {
-            lists.iter().enumerate().map(move |(index, list)| (name, index, list.as_slice()))
-        })
-    }
-
-    /// Returns a list by its name and index.
-    pub(crate) fn list(&self, name: &str, index: usize) -> &[Permission] {
-        self.tools.get(name).and_then(|lists| lists.get(index)).map_or(&[], Vec::as_slice)
+    /// Returns a list by its name and place.
+    pub(crate) fn list(&self, name: &str, id: ListId) -> &[Permission] {
+        let list = match id {
+            ListId::OfName(index) => self.tools.get(name).and_then(|lists| lists.get(index)),
+            ListId::OfGlob(index) => self.globs.get(index).map(|(_, list)| list),
+        };
+        list.map_or(&[], Vec::as_slice)
     }
 
     /// Checks whether a list denies every call of the tool.
-    pub(crate) fn denies_all(&self, tool: &str, aliases: &[String]) -> bool {
-        self.lists(tool, aliases).any(|list| {
+    pub(crate) fn denies_all(&self, provider: &str, tool: &str, aliases: &[String]) -> bool {
+        self.lists(provider, tool, aliases).iter().any(|list| {
             let mut first_denials =
-                list.iter().take_while(|permission| permission.verdict == Verdict::Deny);
+                list.rules.iter().take_while(|permission| permission.verdict == Verdict::Deny);
             first_denials.any(|permission| permission.pattern.is_all())
         })
     }
@@ -114,15 +155,20 @@ impl Permissions {
         action: &Action<'_>,
         commands: &[Arc<Command>],
     ) -> Option<PermissionMatch<'_>> {
-        if self.tools.is_empty() {
+        if self.tools.is_empty() && self.globs.is_empty() {
             return None;
         }
-        let lists: Vec<&[Permission]> = self.lists(action.tool, action.aliases).collect();
+        let lists = self.lists(action.provider, action.tool, action.aliases);
         if lists.is_empty() {
             return None;
         }
-        let mut matches =
-            SubjectMatches { lists, most_severe: None, has_unmatched: false, exactly: true };
+        let mut matches = SubjectMatches {
+            lists,
+            says_destructive: action.says_destructive,
+            most_severe: None,
+            has_unmatched: false,
+            exactly: true,
+        };
         let mut commands = commands.iter();
         for subject in action.subjects {
             match subject.kind {
@@ -154,7 +200,8 @@ impl Permissions {
 
 /// Collects the rules that match the subjects of a call.
 struct SubjectMatches<'p> {
-    lists: Vec<&'p [Permission]>,
+    lists: Vec<PermissionList<'p>>,
+    says_destructive: bool,
     /// The first of the most severe rules that matched.
     most_severe: Option<&'p Permission>,
     /// Whether a subject has no matching rule.
@@ -165,11 +212,14 @@ struct SubjectMatches<'p> {
 impl<'p> SubjectMatches<'p> {
     /// Returns the most severe rule of those that match first in each list.
     fn first(&self, matches: &impl Fn(&Pattern) -> bool) -> Option<&'p Permission> {
-        let first_matches = self
-            .lists
-            .iter()
-            .filter_map(|list| list.iter().find(|permission| matches(&permission.pattern)));
-        first_matches.fold(None, more_severe)
+        let mut most_severe = None;
+        for list in &self.lists {
+            let mut rules = list.applying(self.says_destructive);
+            if let Some(first) = rules.find(|permission| matches(&permission.pattern)) {
+                most_severe = more_severe(most_severe, first);
+            }
+        }
+        most_severe
     }
 
     /// Adds the rules for a subject whose patterns are those that `matches`.
@@ -219,7 +269,8 @@ impl<'p> SubjectMatches<'p> {
     /// written comes first as usual.
     fn add_spelling(&mut self, text: &str, spelling: &str) {
         for list in &self.lists {
-            let first_match = list.iter().find(|permission| {
+            let mut rules = list.applying(self.says_destructive);
+            let first_match = rules.find(|permission| {
                 let is_severe = permission.verdict > Verdict::Allow;
                 permission.pattern.matches_text(text)
                     || (is_severe && permission.pattern.matches_text(spelling))
@@ -268,10 +319,16 @@ impl Permissions {
                 return Some(name);
             }
         }
+        for (glob, list) in &self.globs {
+            if list.iter().any(|listed| std::ptr::eq(listed, permission)) {
+                return Some(glob.name());
+            }
+        }
         None
     }
 
-    /// Returns the lines of the configuration that would allow this call, and no other.
+    /// Returns the lines of the configuration that would allow this call, as a person would write
+    /// them.
     pub(crate) fn to_allow(&self, action: &Action<'_>) -> String {
         let tool = action.tool;
         let beginning = match self.overriding_source(tool) {
@@ -281,7 +338,11 @@ impl Permissions {
             ),
             None => "To allow it without asking,".to_owned(),
         };
-        match rules_for(action, tool) {
+        let rules = match wide_pattern(action) {
+            Some(pattern) => Some(allow_rule(tool, &pattern, false)),
+            None => rules_for(action, tool),
+        };
+        match rules {
             Some(rules) => format!("{beginning} add to {}:\n{rules}", self.file),
             None => format!(
                 "{beginning} give the tool a rule that matches it, [[tools.permissions.{tool}]], in {}.",
@@ -312,22 +373,39 @@ fn rules_for(action: &Action<'_>, name: &str) -> Option<String> {
     if length > MAX_SHOWN {
         return None;
     }
-    let mut rules = Vec::new();
-    for text in texts {
-        let pattern = toml(&text);
-        rules.push(format!(
-            "[[tools.permissions.{name}]]\npattern = {pattern}\nexact = true\naction = \"allow\""
-        ));
-    }
+    let rules: Vec<String> = texts.iter().map(|text| allow_rule(name, text, true)).collect();
     Some(rules.join("\n"))
+}
+
+/// Writes a rule that allows, for the list `name`.
+fn allow_rule(name: &str, pattern: &str, is_exact: bool) -> String {
+    let header = list_header(name);
+    let exact = if is_exact { "exact = true\n" } else { "" };
+    format!("{header}\npattern = {}\n{exact}action = \"allow\"", toml(pattern))
+}
+
+/// Returns the header of a rule of the list `name`. A glob is quoted, as TOML wants it.
+pub(crate) fn list_header(name: &str) -> String {
+    if name.contains(['*', '?']) {
+        format!("[[tools.permissions.{}]]", toml(name))
+    } else {
+        format!("[[tools.permissions.{name}]]")
+    }
 }
 
 /// Returns the remedy that puts a rule before the one of the list `name` that decided.
 fn remedy_before(action: &Action<'_>, name: &str) -> String {
+    if action.says_destructive && name.contains(['*', '?']) {
+        return "The tool says that it may destroy something, and a rule of a glob never allows \
+                such a tool. To allow it, make this rule match less."
+            .to_owned();
+    }
     match rules_for(action, name) {
         Some(rules) => format!("To allow it, put before it:\n{rules}"),
         None => format!(
-            "To allow it, put a rule that matches it and has `action = \"allow\"` before it in [[tools.permissions.{name}]]."
+            "To allow it, put a rule that matches it and has `action = \"allow\"` before it \
+             in {}.",
+            list_header(name)
         ),
     }
 }

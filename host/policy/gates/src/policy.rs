@@ -102,6 +102,20 @@ impl Policy {
         decision
     }
 
+    /// Checks whether a call needs approval only because no permission allows it: no other gate
+    /// asks, such as the one for risky commands. Only such calls can share an approval.
+    pub fn asks_for_permission_only(&self, action: &Action<'_>) -> bool {
+        let inputs = GateInputs::new(self, action);
+        for gate in GATES {
+            let Some(decision) = self.decide_at(gate, action, &inputs) else { continue };
+            let is_permission = matches!(gate, Gate::Permissions | Gate::Autonomy);
+            if decision.verdict > Verdict::Allow && !is_permission {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Returns the decision of each gate on a call, in their order. `None` if a gate has no rule
     /// about the call.
     pub fn explain(&self, action: &Action<'_>) -> Vec<(Gate, Option<Decision>)> {
@@ -198,7 +212,7 @@ impl Policy {
         }
         self.ceiling.iter().any(|rules| rules.denies_all(name))
             || self.policy.denies_all(name)
-            || self.permissions.denies_all(name, aliases)
+            || self.permissions.denies_all(provider, name, aliases)
             || self.trusted.denies_all(provider, harmless)
     }
 

@@ -65,6 +65,7 @@ fn decision(command: &str) -> &'static str {
         provider: "shell",
         built_in: true,
         annotations: Annotations::default(),
+        says_destructive: false,
         subjects: &subjects,
         subjects_trusted: true,
         arguments: &arguments,

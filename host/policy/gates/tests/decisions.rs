@@ -14,7 +14,7 @@ use toolhold_contract::{Access, Annotations, SubjectKind};
 use toolhold_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
 use toolhold_policy::{
     Autonomy, Blocklist, Containment, Definition, GATES, Gate, Network, Pattern, Permission, Phase,
-    Policy, TextGlob, Trust, Verdict, Web, expression,
+    Policy, TextGlob, ToolGlob, Trust, Verdict, Web, expression,
 };
 
 use Verdict::{Allow, Ask, Deny};
@@ -578,4 +578,69 @@ fn refusal_names_the_line_that_would_change_it() {
     for other in ["/w/it's a", "/w/it's [a]/b", "/w/it's [A]", "/w/it's", "/x/w/it's [a]"] {
         check(&policy, &write(other), Ask, Gate::Autonomy);
     }
+}
+
+/// A call of a tool of another source, whose arguments say nothing.
+fn third_party(provider: &'static str, tool: &'static str) -> Call {
+    Call { provider, ..call(tool, false, &[]) }
+}
+
+/// A policy with a list of permissions for a glob.
+fn permitting_glob(name: &str, rules: &[(&str, Verdict)]) -> Policy {
+    let glob = ToolGlob::new(name).expect("it is valid").expect("it has a wildcard");
+    let mut policy = autonomy(Autonomy::Ask);
+    policy.permissions.add_glob(glob, list(rules));
+    policy
+}
+
+#[test]
+fn glob_decides_on_the_tools_of_its_source() {
+    let policy = permitting_glob("git__*", &[("git__push*", Deny), ("*", Allow)]);
+    check(&policy, &third_party("git", "git__status"), Allow, Gate::Permissions);
+    check(&policy, &third_party("git", "git__push"), Deny, Gate::Permissions);
+    check(&policy, &third_party("git-evil", "git-evil__status"), Ask, Gate::Autonomy);
+    check(&policy, &third_party("git-evil", "git__status"), Ask, Gate::Autonomy);
+    check(&policy, &write("/w/a"), Ask, Gate::Autonomy);
+}
+
+#[test]
+fn glob_never_allows_a_tool_that_says_that_it_destroys() {
+    let destructive = |policy: &Policy, verdict, gate| {
+        let reset = Call { says_destructive: true, ..third_party("git", "git__reset") };
+        check(policy, &reset, verdict, gate);
+    };
+    let mut policy = permitting_glob("git__*", &[("*", Allow)]);
+    destructive(&policy, Ask, Gate::Autonomy);
+    policy.permissions.add("git__reset", list(&[("*", Allow)]));
+    destructive(&policy, Allow, Gate::Permissions);
+    // A rule that denies behind the one that allows still does.
+    destructive(&permitting_glob("git__*", &[("*", Allow), ("*", Deny)]), Deny, Gate::Permissions);
+}
+
+#[test]
+fn strictest_list_of_a_name_and_its_globs_applies() {
+    let mut policy = permitting_glob("git__*", &[("*", Ask)]);
+    policy.permissions.add("git__status", list(&[("*", Allow)]));
+    check(&policy, &third_party("git", "git__status"), Ask, Gate::Permissions);
+    let mut policy = permitting_glob("git__*", &[("*", Allow)]);
+    policy.permissions.add("git__push", list(&[("*", Deny)]));
+    check(&policy, &third_party("git", "git__push"), Deny, Gate::Permissions);
+    check(&policy, &third_party("git", "git__log"), Allow, Gate::Permissions);
+}
+
+fn remedy(policy: &Policy, call: &Call) -> String {
+    decide(policy, call, false).remedy.into_owned()
+}
+
+#[test]
+fn remedy_for_a_tool_whose_arguments_say_nothing_is_a_pattern() {
+    let policy = autonomy(Autonomy::Ask);
+    let status = third_party("git", "git__status");
+    let line = "[[tools.permissions.git__status]]\npattern = \"*\"\naction = \"allow\"";
+    assert!(remedy(&policy, &status).ends_with(line), "{}", remedy(&policy, &status));
+    let reset = Call { says_destructive: true, ..third_party("git", "git__reset") };
+    assert!(remedy(&policy, &reset).contains("exact = true"), "{}", remedy(&policy, &reset));
+    let denied = permitting_glob("git__*", &[("*", Deny)]);
+    let shown = remedy(&denied, &status);
+    assert!(shown.contains("[[tools.permissions.\"git__*\"]]"), "{shown}");
 }

@@ -14,6 +14,7 @@ mod carried;
 mod code;
 mod document;
 mod expand;
+mod family;
 mod grammar;
 mod inert;
 mod last;
@@ -31,6 +32,7 @@ pub use carried::{
     CarriedChanges, CarriedLimitError, CommandStart, ShellState, is_carried, is_code_loading,
     is_variable_name,
 };
+pub use family::command_family;
 pub use risk::Risk;
 
 #[cfg(test)]

@@ -135,6 +135,8 @@ fn convert_tool(plugin: &LoadedPlugin, definition: tools::Definition) -> Result<
         input_schema,
         output_schema,
         annotations: annotations(&definition.promises),
+        // No promise of the contract says it.
+        says_destructive: false,
         subjects,
         arguments,
         preview: definition.preview.and_then(convert_preview),

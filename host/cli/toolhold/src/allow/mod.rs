@@ -1,9 +1,12 @@
-//! `toolhold allow`: writes a grant for a directory or a host into the user's `toolhold.toml`.
+//! `toolhold allow`: writes a grant for a directory or a host, or a rule that allows a tool, into
+//! the user's `toolhold.toml`.
 
 use std::io::Write;
 use std::path::Path;
 
-use toolhold_core::config::{self, Folders, PathAccess, insert};
+use toolhold_core::ToolGlob;
+use toolhold_core::config::insert::{self, AllowRule};
+use toolhold_core::config::{self, Folders, PathAccess};
 use toolhold_core::text::neutral_line;
 
 use crate::arguments::AllowArguments;
@@ -14,7 +17,7 @@ use crate::options::Options;
 use crate::shown;
 use crate::style::warn;
 
-/// Grants a directory or a host.
+/// Grants a directory or a host, or allows a tool.
 pub(crate) fn run(arguments: &AllowArguments, options: &Options) -> Result<Exit, Error> {
     let folders = folders_of_own_file(options)?;
     if let Some(path) = &arguments.directory {
@@ -22,6 +25,9 @@ pub(crate) fn run(arguments: &AllowArguments, options: &Options) -> Result<Exit,
     }
     if let Some(name) = &arguments.host {
         grant_host(name, &folders)?;
+    }
+    if let Some(name) = &arguments.tool {
+        allow_tool(name, &folders)?;
     }
     Ok(Exit::Success)
 }
@@ -59,6 +65,27 @@ fn grant_host(name: &str, folders: &Folders) -> Result<(), Error> {
         anstream::stdout(),
         "The web tools may now reach {} without asking.\nWritten to {}.",
         neutral_line(name),
+        shown::path(&file)
+    )?;
+    Ok(())
+}
+
+/// Writes a rule that allows every call of a tool, or of the tools that a glob matches.
+fn allow_tool(name: &str, folders: &Folders) -> Result<(), Error> {
+    let shown_name = neutral_line(name);
+    if !name.contains("__") {
+        return Err(Error::Usage(format!(
+            "`{shown_name}` isn't a tool of a plugin or server (as `git__status` is): allow a \
+             built-in tool by a rule with a pattern, [[tools.permissions.{shown_name}]]"
+        )));
+    }
+    ToolGlob::new(name).map_err(|error| Error::Usage(error.to_string()))?;
+    let rule = AllowRule { tool: name.to_owned(), pattern: "*".to_owned(), is_glob: true };
+    let file = insert::permission(folders, &rule)?;
+    writeln!(
+        anstream::stdout(),
+        "Calls of {shown_name} now run without approval, unless another rule asks or denies.\n\
+         Written to {}.",
         shown::path(&file)
     )?;
     Ok(())

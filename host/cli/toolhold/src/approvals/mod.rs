@@ -7,9 +7,11 @@ use serde_json::json;
 use toolhold_core::audit;
 use toolhold_core::config::{self, Folders};
 use toolhold_core::text::{neutral, neutral_line};
-use toolhold_core::{Always, HostError, PostedQuestion, Questions, Reply, Scope};
+use toolhold_core::{
+    Always, HostError, PostedQuestion, Proposal, Question, Questions, Reply, Scope, Wider,
+};
 
-use crate::arguments::{ApprovalsArguments, ApprovalsCommand};
+use crate::arguments::{AllowCallArguments, ApprovalsArguments, ApprovalsCommand};
 use crate::asking::{ask_until_answered, shown};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -26,13 +28,9 @@ pub(crate) fn run(arguments: &ApprovalsArguments, options: &Options) -> Result<E
     let desk = Desk { questions: Questions::open(&folders), folders, options };
     let waiting = desk.waiting()?;
     match &arguments.answer {
-        Some(ApprovalsCommand::Allow { id, session, always }) => {
-            let scope = match (session, always) {
-                (_, true) => Scope::Always,
-                (true, _) => Scope::Session,
-                _ => Scope::Once,
-            };
-            desk.answer(find(&waiting, id)?, Reply::Yes { scope, by: BY.to_owned() })?;
+        Some(ApprovalsCommand::Allow(allow)) => {
+            let reply = Reply::Yes { scope: scope_of(allow), by: BY.to_owned() };
+            desk.answer(find(&waiting, &allow.id)?, reply)?;
         }
         Some(ApprovalsCommand::Deny { id, because }) => {
             let reason = because.clone().unwrap_or_default();
@@ -44,6 +42,25 @@ pub(crate) fn run(arguments: &ApprovalsArguments, options: &Options) -> Result<E
         None => list(&waiting)?,
     }
     Ok(Exit::Success)
+}
+
+/// Returns how much the flags approve.
+fn scope_of(allow: &AllowCallArguments) -> Scope {
+    if allow.always {
+        match (allow.tool, allow.all) {
+            (true, _) => Scope::AlwaysTool,
+            (_, true) => Scope::AlwaysSource,
+            _ => Scope::Always,
+        }
+    } else if allow.session {
+        match (allow.tool, allow.all) {
+            (true, _) => Scope::SessionTool,
+            (_, true) => Scope::SessionSource,
+            _ => Scope::Session,
+        }
+    } else {
+        Scope::Once
+    }
 }
 
 /// The stored questions.
@@ -82,30 +99,63 @@ impl Desk<'_> {
     fn answer(&self, posted: &PostedQuestion, reply: Reply) -> Result<(), Error> {
         let loaded =
             config::load(&self.folders, &self.options.inputs()?).map_err(HostError::from)?;
+        let rule = permanent_rule(&posted.question, &reply)?;
         audit::record_answer(&loaded, &self.folders, &posted.question, &reply, BY)?;
         let settings = loaded.values.approvals;
         let mut out = anstream::stdout();
         let result = match &reply {
             Reply::Yes { scope: Scope::Once, .. } => "allowed, once",
             Reply::Yes { scope: Scope::Session, .. } => "allowed for the session",
-            Reply::Yes { scope: Scope::Always, .. } => {
-                let proposal = match &posted.question.always {
-                    Always::Writes(proposal) => proposal,
-                    Always::Unavailable(why) => {
-                        return Err(Error::Usage(format!(
-                            "`--always` isn't possible for this call: {why}"
-                        )));
-                    }
-                };
-                let file = proposal.write(&self.folders)?;
-                write!(out, "In {}:\n{}", plain::path(&file), neutral(&proposal.text()))?;
-                "allowed permanently"
+            Reply::Yes { scope: Scope::SessionTool, .. } => "allowed for the session, for its tool",
+            Reply::Yes { scope: Scope::SessionSource, .. } => {
+                "allowed for the session, for every tool of its plugin or server"
             }
+            Reply::Yes { .. } => "allowed permanently",
             Reply::No { .. } | Reply::Unasked(_) => "denied",
         };
+        if let Some(rule) = rule {
+            let file = rule.write(&self.folders)?;
+            write!(out, "In {}:\n{}", plain::path(&file), neutral(&rule.text()))?;
+        }
         self.questions.answer(posted, reply, Duration::from_secs(settings.expire_secs.get()))?;
         writeln!(out, "{} is {result}.", neutral_line(&posted.id))?;
         Ok(())
+    }
+}
+
+/// Returns the rule that a permanent approval writes. Returns `None` for other replies.
+///
+/// # Errors
+///
+/// The question doesn't offer this approval.
+fn permanent_rule<'q>(
+    question: &'q Question,
+    reply: &Reply,
+) -> Result<Option<&'q Proposal>, Error> {
+    let Reply::Yes { scope, .. } = reply else { return Ok(None) };
+    let wider = question.wider.as_ref();
+    let offered = match scope {
+        Scope::Once | Scope::Session => return Ok(None),
+        Scope::SessionTool | Scope::SessionSource if wider.is_some() => return Ok(None),
+        Scope::SessionTool | Scope::SessionSource => None,
+        Scope::Always => match &question.always {
+            Always::Writes(proposal) => Some(proposal),
+            Always::Unavailable(why) => {
+                return Err(Error::Usage(format!(
+                    "`--always` isn't possible for this call: {why}"
+                )));
+            }
+        },
+        Scope::AlwaysTool => wider.and_then(Wider::tool),
+        Scope::AlwaysSource => wider.and_then(Wider::all),
+    };
+    match offered {
+        Some(proposal) => Ok(Some(proposal)),
+        None => Err(Error::Usage(
+            "`--tool` and `--all` aren't possible for this call: only the call itself can be \
+             approved, or a rule would not be enough"
+                .to_owned(),
+        )),
     }
 }
 

@@ -60,25 +60,30 @@ Examples:
   toolhold allow --host docs.rs
   toolhold allow --host '*.example.com'
   toolhold allow --host https://example.com:8443
+  toolhold allow --tool 'git__*'
 
 The line is written into your own toolhold.toml. A directory is granted to the file tools, and to \
 commands unless [tools.shell] has its own `allowed_paths`. A host is granted to the web tools; \
-requests to other hosts need approval. Commands have the network or not: see `network` in \
-[tools.shell].";
+requests to other hosts need approval. A glob such as `git__*` allows the tools of that plugin or \
+server, except those that say that they may destroy something. Commands have the network or not: \
+see `network` in [tools.shell].";
 
 /// `toolhold allow`.
 #[derive(Args, Debug)]
 #[command(after_help = ALLOW_AFTER)]
 pub(crate) struct AllowArguments {
     /// The directory, with everything below it
-    #[arg(required_unless_present = "host", conflicts_with = "host")]
+    #[arg(required_unless_present_any = ["host", "tool"], conflicts_with_all = ["host", "tool"])]
     pub(crate) directory: Option<PathBuf>,
     /// Grant reading only
-    #[arg(short, long, conflicts_with = "host")]
+    #[arg(short, long, conflicts_with_all = ["host", "tool"])]
     pub(crate) read: bool,
     /// Let the web tools reach this host: a name, `*.` and a name, or a URL with scheme and port
-    #[arg(long)]
+    #[arg(long, conflicts_with = "tool")]
     pub(crate) host: Option<String>,
+    /// Let this tool of a plugin or server run without approval: a name, or a glob such as `git__*`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tool: Option<String>,
 }
 
 const TRUST_AFTER: &str = "\

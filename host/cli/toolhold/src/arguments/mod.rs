@@ -18,7 +18,7 @@ pub(crate) mod tasks;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgAction, ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use toolhold_core::NAME;
 use toolhold_mcp_server::ListenAddress;
 
@@ -288,18 +288,9 @@ pub(crate) struct ApprovalsArguments {
 pub(crate) enum ApprovalsCommand {
     /// Approve a call
     #[command(
-        after_help = "Examples:\n  toolhold approvals allow 3f9a2c41d07b5e88\n  toolhold approvals allow 3f9a --session"
+        after_help = "Examples:\n  toolhold approvals allow 3f9a2c41d07b5e88\n  toolhold approvals allow 3f9a --session\n  toolhold approvals allow 3f9a --always --all"
     )]
-    Allow {
-        /// The call's ID in the list, or its first digits
-        id: String,
-        /// Approve the same call for the rest of the session, until the approval expires
-        #[arg(long, conflicts_with = "always")]
-        session: bool,
-        /// Approve such calls permanently: show the rule and write it into your toolhold.toml
-        #[arg(long)]
-        always: bool,
-    },
+    Allow(AllowCallArguments),
     /// Deny a call
     #[command(
         after_help = "Examples:\n  toolhold approvals deny 3f9a2c41d07b5e88\n  toolhold approvals deny 3f9a --because 'use the other file'"
@@ -311,6 +302,26 @@ pub(crate) enum ApprovalsCommand {
         #[arg(long, value_name = "TEXT")]
         because: Option<String>,
     },
+}
+
+/// `toolhold approvals allow`.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("lasting").args(["session", "always"]))]
+pub(crate) struct AllowCallArguments {
+    /// The call's ID in the list, or its first digits
+    pub(crate) id: String,
+    /// Approve the same call for the rest of the session, until the approval expires
+    #[arg(long)]
+    pub(crate) session: bool,
+    /// Approve such calls permanently: show the rule and write it into your toolhold.toml
+    #[arg(long)]
+    pub(crate) always: bool,
+    /// With --session or --always: approve any call of the tool
+    #[arg(long, requires = "lasting", conflicts_with = "all")]
+    pub(crate) tool: bool,
+    /// With --session or --always: approve every tool of the plugin or server
+    #[arg(long, requires = "lasting")]
+    pub(crate) all: bool,
 }
 
 const TOOLS_AFTER: &str = "\

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Write};
 
-use toolhold_core::{Always, Question, Reply, Scope};
+use toolhold_core::{Always, Question, Reply, Scope, Wider};
 
 use super::shown;
 use crate::ask::Dialogue;
@@ -22,11 +22,10 @@ pub(crate) fn ask_until_answered<R: BufRead, W: Write>(
         if let Some(reason) = reason_after_no(&answer) {
             return Ok(Reply::No { by: by.to_owned(), reason: reason.to_owned() });
         }
-        match answer.to_ascii_lowercase().as_str() {
-            "y" | "yes" => return Ok(yes(Scope::Once, by)),
-            "s" | "session" => return Ok(yes(Scope::Session, by)),
-            // This answer writes a permanent rule, so one letter isn't enough.
-            "always" if has_always => return Ok(yes(Scope::Always, by)),
+        if let Some(scope) = scope_of(&answer, question) {
+            return Ok(Reply::Yes { scope, by: by.to_owned() });
+        }
+        match answer.trim() {
             "" => return Ok(Reply::No { by: by.to_owned(), reason: String::new() }),
             _ if has_always => dialogue.print(
                 "  Please answer y (this call), session (the same call in this session), always, \
@@ -40,8 +39,25 @@ pub(crate) fn ask_until_answered<R: BufRead, W: Write>(
     }
 }
 
-fn yes(scope: Scope, by: &str) -> Reply {
-    Reply::Yes { scope, by: by.to_owned() }
+/// Returns how much an answer approves: `session tool`. Returns `None` if it is no approval that
+/// the question offers.
+fn scope_of(answer: &str, question: &Question) -> Option<Scope> {
+    let lower = answer.to_ascii_lowercase();
+    let words: Vec<&str> = lower.split_whitespace().collect();
+    let wider = question.wider.as_ref();
+    let always_tool = wider.and_then(Wider::tool);
+    let always_all = wider.and_then(Wider::all);
+    match words[..] {
+        ["y" | "yes"] => Some(Scope::Once),
+        ["s" | "session"] => Some(Scope::Session),
+        ["s" | "session", "tool"] if wider.is_some() => Some(Scope::SessionTool),
+        ["s" | "session", "all"] if wider.is_some() => Some(Scope::SessionSource),
+        // These answers write a permanent rule, so one letter isn't enough.
+        ["always"] if matches!(question.always, Always::Writes(_)) => Some(Scope::Always),
+        ["always", "tool"] if always_tool.is_some() => Some(Scope::AlwaysTool),
+        ["always", "all"] if always_all.is_some() => Some(Scope::AlwaysSource),
+        _ => None,
+    }
 }
 
 /// Returns the person's reason for a no: `use the other file` in `no, use the other file`. Returns
@@ -111,6 +127,30 @@ mod tests {
         assert_eq!(reply(none, "always\nn\n"), no, "what is not offered is no answer");
         assert_eq!(reply(rule.clone(), ""), None);
         assert_eq!(reply(rule, "sure"), None);
+    }
+
+    #[test]
+    fn wider_answers_are_taken_only_if_they_are_offered() {
+        let rule =
+            json!({ "tool": "git__*", "pattern": "*", "is_glob": true, "file": "/c/t.toml" });
+        let offered = |wider: Value| Question {
+            wider: serde_json::from_value(wider).expect("it is an offer"),
+            ..question(json!({ "unavailable": "no" }))
+        };
+        let all = offered(json!({ "all": rule }));
+        let none = offered(Value::Null);
+        for (answer, scope) in [
+            ("session tool", Some(Scope::SessionTool)),
+            ("Session  All", Some(Scope::SessionSource)),
+            ("always all", Some(Scope::AlwaysSource)),
+            ("always tool", None),
+            ("always", None),
+            ("all", None),
+            ("y all", None),
+        ] {
+            assert_eq!(scope_of(answer, &all), scope, "{answer}");
+            assert_eq!(scope_of(answer, &none), None, "{answer}");
+        }
     }
 
     #[test]

@@ -208,6 +208,7 @@ mod tests {
             input_schema: json!({ "type": "object", "properties": { "at": { "type": "string", "description": "What" } }, "required": ["at"] }),
             output_schema: None,
             annotations: Annotations::default(),
+            says_destructive: false,
             subjects: Vec::new(),
             arguments: Vec::new(),
             preview: None,

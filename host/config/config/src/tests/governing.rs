@@ -19,6 +19,7 @@ fn decide(loaded: &Config, tool: &str, kind: SubjectKind, text: &str) -> Decisio
             provider: "known",
             built_in: true,
             annotations: Annotations::default(),
+            says_destructive: false,
             subjects: &subjects,
             subjects_trusted: true,
             arguments: &json!({}),

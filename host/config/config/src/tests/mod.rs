@@ -290,7 +290,12 @@ fn broken_link_does_not_count_as_missing_file() {
         let problems =
             load(&scene.folders, &Inputs::default()).expect_err("the link is broken").to_string();
         assert!(problems.contains(expected), "{problems}");
-        super::insert::permission(&scene.folders, "write", "/w/a").expect_err("the link is broken");
+        let rule = super::insert::AllowRule {
+            tool: "write".to_owned(),
+            pattern: "/w/a".to_owned(),
+            is_glob: false,
+        };
+        super::insert::permission(&scene.folders, &rule).expect_err("the link is broken");
     };
     let path = scene.folders.config_file();
     symlink(scene.work.join("gone.toml"), &path).expect("a link is made");

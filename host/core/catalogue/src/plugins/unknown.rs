@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use toolhold_config::{Config, PathGlob, PolicyEffect, Problem, Problems, Source, dotted_name};
-use toolhold_contract::HostError;
-use toolhold_policy::TextGlob;
+use toolhold_contract::{Definition, HostError};
+use toolhold_policy::{TextGlob, ToolGlob};
 
 use super::{Plugins, folder};
 use crate::catalogue::{Catalogue, Tool, place_elsewhere};
@@ -42,11 +42,9 @@ impl Plugins {
         let config = &self.policies.config;
         let mut problems = Vec::new();
         for (name, rules) in &config.values.tools.permissions {
-            let tool = tools.iter().find(|tool| {
-                tool.definition.name == *name || tool.definition.aliases.contains(name)
-            });
-            let Some(tool) = tool else { continue };
-            if !acts_on_paths(tool) {
+            let has_path_tool =
+                tools.iter().any(|tool| is_named(tool, name) && acts_on_paths(tool));
+            if !has_path_tool {
                 continue;
             }
             for (index, rule) in rules.iter().enumerate() {
@@ -73,7 +71,7 @@ impl Plugins {
         let mut names = UnknownNames { catalogue: &catalogue, unknown: Vec::new() };
         let tools = &config.values.tools;
         for name in tools.permissions.keys() {
-            if !catalogue.knows(name) {
+            if !catalogue.tools().iter().any(|tool| is_named(tool, name)) {
                 let key = format!("tools.permissions.{}", dotted_name(name));
                 names.add(config, &key, name, "which has permissions");
             }
@@ -113,6 +111,16 @@ impl Plugins {
             names.push(config, &source, message);
         }
         names.unknown
+    }
+}
+
+/// Checks whether a name in `[tools.permissions]` is that of a tool, an alias of it, or a glob that
+/// matches it.
+fn is_named(tool: &Tool, name: &str) -> bool {
+    let Definition { name: tool_name, aliases, .. } = &*tool.definition;
+    match ToolGlob::new(name) {
+        Ok(Some(glob)) => glob.matches(tool.provider.name(), tool_name, aliases),
+        _ => tool_name == name || aliases.iter().any(|alias| alias == name),
     }
 }
 

@@ -1,16 +1,17 @@
-//! Writes the rule of a permanent approval (*always*) into the user's configuration: the narrowest
-//! that allows the call.
+//! Writes the rule of a permanent approval (*always*) into the user's configuration.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinError;
 use toolhold_catalogue::CallContext;
-use toolhold_config::insert::{self, InsertError};
+use toolhold_config::insert::{self, AllowRule, InsertError};
 use toolhold_config::{Config, Folders};
+use toolhold_contract::text::neutral_line;
 use toolhold_contract::{HostError, SubjectKind};
-use toolhold_policy::{Decision, Verdict, canonical};
+use toolhold_policy::planted::runs_later;
+use toolhold_policy::{Decision, Verdict, canonical, literal, wide_pattern};
 
 /// The effect of a permanent approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,13 +23,22 @@ pub enum Always {
     Unavailable(String),
 }
 
-/// A rule for the user's configuration that allows exactly what was approved.
+impl Always {
+    /// Returns the rule.
+    pub fn proposal(&self) -> Option<&Proposal> {
+        match self {
+            Self::Writes(proposal) => Some(proposal),
+            Self::Unavailable(_) => None,
+        }
+    }
+}
+
+/// A rule for the user's configuration that allows what was approved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
-    /// The tool of the rule.
-    pub tool: String,
-    /// The path, command or text that the rule allows, compared character by character.
-    pub pattern: String,
+    /// The rule.
+    #[serde(flatten)]
+    pub rule: AllowRule,
     /// The file that the rule is written into.
     #[serde(default)]
     pub file: String,
@@ -37,7 +47,7 @@ pub struct Proposal {
 impl Proposal {
     /// Returns the rule as TOML.
     pub fn text(&self) -> String {
-        insert::rule(&self.tool, &self.pattern)
+        self.rule.text()
     }
 
     /// Writes the rule into the user's `toolhold.toml`, before the other rules of its tool. Writes
@@ -47,8 +57,48 @@ impl Proposal {
     ///
     /// [`HostError`] if the file can't be changed; it says which line to write by hand.
     pub fn write(&self, folders: &Folders) -> Result<PathBuf, HostError> {
-        insert::permission(folders, &self.tool, &self.pattern)
+        insert::permission(folders, &self.rule)
     }
+}
+
+/// The approvals of more calls than the one that asks: those of its tool, or of every tool of its
+/// plugin or server. For a session, both are offered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wider {
+    /// The permanent rule for the tool. `None`: it can't be written, or wouldn't be enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tool: Option<Proposal>,
+    /// The permanent rule for every tool of the plugin or server, as above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    all: Option<Proposal>,
+}
+
+impl Wider {
+    /// Returns the permanent rule for the tool.
+    pub fn tool(&self) -> Option<&Proposal> {
+        self.tool.as_ref()
+    }
+
+    /// Returns the permanent rule for every tool of the plugin or server.
+    pub fn all(&self) -> Option<&Proposal> {
+        self.all.as_ref()
+    }
+
+    /// Names the answers, for people.
+    pub(super) fn in_words(&self, tool: &str, source: &str) -> String {
+        format!(
+            "add `tool` to {} for any call of {}, `all` to {} for every tool of {}",
+            answers_with(self.tool.as_ref()),
+            neutral_line(tool),
+            answers_with(self.all.as_ref()),
+            neutral_line(source)
+        )
+    }
+}
+
+/// Names the answers that can be widened, by the permanent rule.
+fn answers_with(rule: Option<&Proposal>) -> &'static str {
+    if rule.is_some() { "session or always" } else { "session" }
 }
 
 /// The reason why no rule can express an approval.
@@ -78,16 +128,70 @@ enum ProposalError {
     Ineffective { file: String, decision: Box<Decision> },
 }
 
-/// Proposes the narrowest rule that would allow this call. The rule is tried with the other rules:
-/// it is offered only if it would really allow the call.
-pub(crate) async fn propose(context: &CallContext, config: Arc<Config>) -> Always {
-    match find_rule(context, config).await {
+/// Proposes the rule that a person would write to allow this call and others like it, or else the
+/// narrowest one. The rule is tried with the other rules: it is offered only if it would really
+/// allow the call.
+pub(crate) async fn propose(context: &CallContext, config: &Arc<Config>) -> Always {
+    if let Some(rule) = wide_rule(context)
+        && let Ok(proposal) = try_rule(context, config, rule).await
+    {
+        return Always::Writes(proposal);
+    }
+    let proposal = match exact_rule(context) {
+        Ok(rule) => try_rule(context, config, rule).await,
+        Err(error) => Err(error),
+    };
+    match proposal {
         Ok(proposal) => Always::Writes(proposal),
         Err(error) => Always::Unavailable(error.to_string()),
     }
 }
 
-async fn find_rule(context: &CallContext, config: Arc<Config>) -> Result<Proposal, ProposalError> {
+/// Proposes the rules for all calls of the tool, and for every tool of its plugin or server.
+pub(crate) async fn propose_wider(context: &CallContext, config: &Arc<Config>) -> Wider {
+    let Some(tool) = &context.tool else { return Wider::default() };
+    let names = [tool.definition.name.clone(), format!("{}__*", tool.provider.name())];
+    let [of_tool, of_source] =
+        names.map(|tool| AllowRule { tool, pattern: "*".to_owned(), is_glob: true });
+    Wider {
+        tool: try_rule(context, config, of_tool).await.ok(),
+        all: try_rule(context, config, of_source).await.ok(),
+    }
+}
+
+/// Returns the rule that a person would write. Returns `None` if only the call itself should be
+/// allowed.
+fn wide_rule(context: &CallContext) -> Option<AllowRule> {
+    let action = context.action()?;
+    if action.says_destructive || !context.carried.variables.is_empty() {
+        return None;
+    }
+    let pattern = wide_pattern(&action).or_else(|| folder_pattern(context))?;
+    Some(AllowRule { tool: action.tool.to_owned(), pattern, is_glob: true })
+}
+
+/// Returns the pattern for everything in the folder of the working directory that the call's path
+/// is in: `/home/u/project/src/**`. Returns `None` if the path is elsewhere, or if other programs
+/// run or obey the file later.
+fn folder_pattern(context: &CallContext) -> Option<String> {
+    let [subject] = &context.subjects[..] else { return None };
+    let path = Path::new(&subject.text);
+    if subject.kind != SubjectKind::Path || runs_later(path) {
+        return None;
+    }
+    let policy = context.tool.as_deref()?.plugin.as_ref()?.policy();
+    let directory = policy.working_directory.as_deref()?;
+    let mut below = path.strip_prefix(directory).ok()?.components();
+    let folder = below.next()?.as_os_str().to_str()?;
+    if below.next().is_none() || folder.starts_with('.') {
+        return None;
+    }
+    let folder = directory.join(folder);
+    Some(format!("{}/**", literal(folder.to_str()?)))
+}
+
+/// Returns the rule that allows exactly this call.
+fn exact_rule(context: &CallContext) -> Result<AllowRule, ProposalError> {
     let Some(tool) = &context.tool else { return Err(ProposalError::NoTool) };
     let tool = tool.definition.name.clone();
     let pattern = match &context.subjects[..] {
@@ -100,17 +204,28 @@ async fn find_rule(context: &CallContext, config: Arc<Config>) -> Result<Proposa
         [subject] => subject.text.clone(),
         _ => return Err(ProposalError::SeveralSubjects),
     };
+    Ok(AllowRule { tool, pattern, is_glob: false })
+}
 
-    let proposal = Proposal { tool, pattern, file: config.own_file().to_string() };
-    let Proposal { tool, pattern, file } = proposal.clone();
+/// Tries a rule with the other rules.
+///
+/// # Errors
+///
+/// It can't be written, or it wouldn't allow the call.
+async fn try_rule(
+    context: &CallContext,
+    config: &Arc<Config>,
+    rule: AllowRule,
+) -> Result<Proposal, ProposalError> {
+    let file = config.own_file().to_string();
+    let config = Arc::clone(config);
+    let tried = rule.clone();
     // The change of the configuration reads files.
-    let changed =
-        tokio::task::spawn_blocking(move || config.with_permission(&tool, &pattern)).await??;
-    let policy = changed.policy()?;
+    let changed = tokio::task::spawn_blocking(move || config.with_permission(&tried)).await??;
     let action = context.action().ok_or(ProposalError::NoTool)?;
-    let decision = policy.decide(&action, false);
+    let decision = changed.policy()?.decide(&action, false);
     match decision.verdict {
-        Verdict::Allow => Ok(proposal),
+        Verdict::Allow => Ok(Proposal { rule, file }),
         Verdict::Ask | Verdict::Deny => {
             Err(ProposalError::Ineffective { file, decision: Box::new(decision) })
         }

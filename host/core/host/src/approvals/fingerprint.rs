@@ -4,7 +4,7 @@
 use sha2::{Digest, Sha256};
 use toolhold_catalogue::CallContext;
 use toolhold_contract::{Body, Content};
-use toolhold_policy::canonical;
+use toolhold_policy::{Decision, canonical};
 
 use super::AttachmentSummary;
 use crate::fingerprint::Fingerprint;
@@ -68,6 +68,46 @@ impl Fingerprint {
             add(&mut hash, origin.as_bytes());
         }
         Some(Self(hash.finalize().into()))
+    }
+}
+
+/// The calls that one approval for the session covers, if it covers more than identical ones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WideFingerprints {
+    /// All calls of the tool.
+    pub(crate) tool: Fingerprint,
+    /// All calls of every tool of the plugin or server.
+    pub(crate) source: Fingerprint,
+}
+
+impl WideFingerprints {
+    /// Computes them for a call that needs approval by a decision. They apply to calls that need it
+    /// by the same rule, and to the same version of a plugin. Returns `None` if the call isn't
+    /// decided on yet.
+    pub(crate) fn for_call(context: &CallContext, decision: &Decision) -> Option<Self> {
+        let action = context.action()?;
+        let plugin = context.tool.as_ref()?.plugin.as_ref();
+        let plugin_digest = plugin.map_or("", |plugin| &plugin.info().digest);
+        let shared = [
+            action.provider,
+            plugin_digest,
+            decision.gate.as_str(),
+            &*decision.rule,
+            &*decision.place,
+        ];
+
+        let mut source = Sha256::new();
+        add(&mut source, b"source");
+        let mut tool = Sha256::new();
+        add(&mut tool, b"tool");
+        add(&mut tool, action.tool.as_bytes());
+        for part in shared {
+            add(&mut source, part.as_bytes());
+            add(&mut tool, part.as_bytes());
+        }
+        let tool = Fingerprint(tool.finalize().into());
+        let source = Fingerprint(source.finalize().into());
+        Some(Self { tool, source })
     }
 }
 

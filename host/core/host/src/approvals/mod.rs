@@ -12,7 +12,8 @@ pub(crate) mod started;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-pub use always::{Always, Proposal};
+pub use always::{Always, Proposal, Wider};
+pub(crate) use fingerprint::WideFingerprints;
 pub use posted::{PostedQuestion, PostingApprover, Questions};
 pub use preview::Preview;
 pub use question::{Approver, AttachmentSummary, Question, Reply};

@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use toolhold_answers::Scope;
 use toolhold_config::{Approvals, Folders};
 use toolhold_contract::{BoxFuture, HostError};
 use toolhold_data_dir::PrivateFolder;
@@ -109,7 +108,7 @@ impl Questions {
         lasting: Duration,
     ) -> Result<(), HostError> {
         let now = seconds(SystemTime::now());
-        let is_permanent = matches!(reply, Reply::Yes { scope: Scope::Always, .. });
+        let is_permanent = matches!(reply, Reply::Yes { scope, .. } if scope.is_permanent());
         let is_waited_for = state::update_lightly(
             &self.folder,
             &file_name(&posted.id),

@@ -6,7 +6,7 @@ use toolhold_answers::Scope;
 use toolhold_contract::{BoxFuture, CallId, Inquiry, InquiryAnswer};
 use toolhold_policy::{Decision, ResolvedSubject};
 
-use super::always::Always;
+use super::always::{Always, Wider};
 use super::outdated;
 use super::preview::Preview;
 use crate::fingerprint::Fingerprint;
@@ -76,6 +76,9 @@ pub struct Question {
     pub decision: Decision,
     /// The effect of `always` on the user's configuration, or why it has no effect.
     pub always: Always,
+    /// The approvals of more calls than this one. `None`: only this call can be approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wider: Option<Wider>,
 }
 
 /// An attachment.
@@ -119,6 +122,7 @@ impl Question {
             fingerprint: self.fingerprint,
             preview: self.preview.clone(),
             always: self.always.clone(),
+            wider: self.wider.clone(),
             ..other.clone()
         };
         *self == other

@@ -132,6 +132,9 @@ impl Question {
                 words.field("always", &format!("not available: {}", neutral_line(reason)));
             }
         }
+        if let Some(wider) = &self.wider {
+            words.field("wider", &wider.in_words(&self.tool, &self.provider));
+        }
         words.text
     }
 
