@@ -57,7 +57,7 @@ pub enum FromSession {
 #[derive(Debug)]
 pub(crate) enum InboxItem {
     Terminal(Event),
-    Session(RunEvent),
+    Session(Box<RunEvent>),
     Message(FromSession),
     /// A line for stderr.
     Log(String),
@@ -185,19 +185,20 @@ impl Inbox {
 
 impl Waiting {
     fn add(&mut self, event: RunEvent) {
-        match (self.session.back_mut(), event) {
-            // If a stream arrives faster than it is shown, its parts are joined into a few large
-            // parts.
-            (
-                Some(InboxItem::Session(RunEvent::TextPart { text })),
-                RunEvent::TextPart { text: more },
-            )
-            | (
-                Some(InboxItem::Session(RunEvent::ThinkingPart { text })),
-                RunEvent::ThinkingPart { text: more },
-            ) if text.len() < MAX_PART => text.push_str(&more),
-            (_, event) => self.session.push_back(InboxItem::Session(event)),
+        // If a stream arrives faster than it is shown, its parts are joined into a few large parts.
+        if let Some(InboxItem::Session(last)) = self.session.back_mut() {
+            match (&mut **last, &event) {
+                (RunEvent::TextPart { text }, RunEvent::TextPart { text: more })
+                | (RunEvent::ThinkingPart { text }, RunEvent::ThinkingPart { text: more })
+                    if text.len() < MAX_PART =>
+                {
+                    text.push_str(more);
+                    return;
+                }
+                _ => {}
+            }
         }
+        self.session.push_back(InboxItem::Session(Box::new(event)));
     }
 }
 
@@ -342,13 +343,13 @@ mod tests {
             for item in inbox.take(Some(Duration::ZERO)) {
                 let InboxItem::Session(event) = item else { continue };
                 bytes += text_bytes(&event);
-                last = Some(event);
+                last = Some(*event);
             }
             rounds += 1;
         }
         assert!(bytes < MAX_TEXT + MAX_PART && rounds > 100, "{bytes} in {rounds}");
         last = inbox.take(Some(Duration::ZERO)).pop().map_or(last, |item| match item {
-            InboxItem::Session(event) => Some(event),
+            InboxItem::Session(event) => Some(*event),
             _ => None,
         });
         assert_eq!(last, Some(RunEvent::Notice { text: "after".to_owned() }));

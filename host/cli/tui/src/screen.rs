@@ -172,7 +172,7 @@ impl Screen {
                 Vec::new()
             }
             InboxItem::Terminal(event) => self.state.input(event, now),
-            InboxItem::Session(event) => self.state.apply(event, now),
+            InboxItem::Session(event) => self.state.apply(*event, now),
             InboxItem::Log(text) => self.state.apply(RunEvent::Notice { text }, now),
             InboxItem::Message(FromSession::End) => return false,
             InboxItem::Message(message) => self.handle_message(message, now),
