@@ -100,8 +100,9 @@ fn connect(
         writeln!(anstream::stderr(), "Nothing was changed.")?;
         return Ok(Exit::Denied);
     }
-    plan.make(&folders)?;
-    describe_next(client, arguments, server)?;
+    if plan.make(&folders)? {
+        describe_next(client, arguments, server)?;
+    }
     Ok(Exit::Success)
 }
 
@@ -209,13 +210,14 @@ fn command_line(words: &[String]) -> String {
     neutral(&words.join(" ")).into_owned()
 }
 
-/// Runs a command of a client, or prints it if the client isn't in `PATH`.
-fn run_or_print(words: &[String]) -> Result<(), Error> {
-    let Some((program, arguments)) = words.split_first() else { return Ok(()) };
+/// Runs a command of a client, or prints it if the client isn't in `PATH`. Returns whether the
+/// command ran.
+fn run_or_print(words: &[String]) -> Result<bool, Error> {
+    let Some((program, arguments)) = words.split_first() else { return Ok(true) };
     let line = command_line(words);
     let Some(path) = server::find_program(program) else {
         writeln!(anstream::stderr(), "`{program}` isn't in PATH. Run this where it is:\n  {line}")?;
-        return Ok(());
+        return Ok(false);
     };
     // The output of the client isn't the output of this command.
     let status = Command::new(path)
@@ -227,5 +229,5 @@ fn run_or_print(words: &[String]) -> Result<(), Error> {
     if !status.success() {
         return Err(Error::Usage(format!("`{line}` failed: {status}")));
     }
-    Ok(())
+    Ok(true)
 }

@@ -186,12 +186,13 @@ impl Plan {
         })
     }
 
-    /// Makes the changes. Each is recorded before, so that it can be taken back.
+    /// Makes the changes. Each is recorded before, so that it can be taken back. Returns whether all
+    /// commands of the client ran; otherwise, they are printed.
     ///
     /// # Errors
     ///
     /// A file can't be written, or a command fails.
-    pub(super) fn make(&self, folders: &Folders) -> Result<(), Error> {
+    pub(super) fn make(&self, folders: &Folders) -> Result<bool, Error> {
         for change in &self.changes {
             Connection::add_file(folders, &self.key, self.format, change)?;
             change.write()?;
@@ -199,10 +200,11 @@ impl Plan {
         if !self.commands.is_empty() {
             Connection::add_command(folders, &self.key, &self.undo_command)?;
         }
+        let mut has_run_all = true;
         for command in &self.commands {
-            run_or_print(command)?;
+            has_run_all &= run_or_print(command)?;
         }
-        Ok(())
+        Ok(has_run_all)
     }
 }
 
