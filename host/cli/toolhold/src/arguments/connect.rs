@@ -14,8 +14,8 @@ Examples:
   toolhold connect cursor --undo
 
 The command shows the change of each file, asks, and keeps the rest of the file. The client then \
-starts this binary by its path; with --project, by the name `toolhold` if that name in PATH is this \
-binary. The client asks nothing about the calls of this server, because the rules of Toolhold \
+starts this binary by its path; with --project, by the name `toolhold` if that name in PATH is \
+this binary. The client asks nothing about the calls of this server, because the rules of Toolhold \
 decide about them. For a server over HTTP, the file names a variable with the token, never the \
 token itself.";
 

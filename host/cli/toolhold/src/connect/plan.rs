@@ -186,8 +186,8 @@ impl Plan {
         })
     }
 
-    /// Makes the changes. Each is recorded before, so that it can be taken back. Returns whether all
-    /// commands of the client ran; otherwise, they are printed.
+    /// Makes the changes. Each is recorded before, so that it can be taken back. Returns whether
+    /// all commands of the client ran; otherwise, they are printed.
     ///
     /// # Errors
     ///

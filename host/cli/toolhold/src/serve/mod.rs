@@ -217,7 +217,7 @@ fn tell_that_it_waits() -> Result<(), Error> {
         anstream::stderr(),
         "toolhold serve waits for the messages of an MCP client on stdin, but stdin is this \
          terminal.\n\
-         A client starts the server by itself: `toolhold connect` lists the clients that it connects.\n\
+         A client starts the server by itself: `toolhold connect` tells the client how.\n\
          `toolhold serve --http 8000` serves clients that connect by themselves. Ctrl-C ends it."
     )?;
     Ok(())

@@ -87,8 +87,8 @@ pub fn servers(client: &Client, text: &str) -> Result<Vec<(String, ReadServer)>,
     Ok(servers)
 }
 
-/// Reads a server of Gemini CLI or Qwen Code. `lists` has the names of the servers that the client excludes or
-/// allows.
+/// Reads a server of Gemini CLI or Qwen Code. `lists` has the names of the servers that the client
+/// excludes or allows.
 fn read_gemini_server(name: &str, entry: &Value, lists: &Value) -> ReadServer {
     // In this format, streamable HTTP has the key `httpUrl` or the type `http`.
     let is_streamable = entry["httpUrl"] != Value::Null || entry["type"] == "http";
