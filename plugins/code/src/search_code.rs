@@ -131,8 +131,8 @@ impl Tool for SearchCode {
     const DESCRIPTION: &str = "\
         Finds code: where a symbol is defined and used, which places have the words of a query, \
         and what a file defines. Knows the definitions of 12 languages; finds words in all text \
-        files. Returns the surest hits first, as path:line. Skips hidden files and files that \
-        .gitignore excludes. Use grep for regular expressions and exact text.";
+        files. Returns the surest hits first, as path:line. Use grep for regular expressions and \
+        exact text.";
     const PROMISES: Promises = Promises { read_only: false, ..Promises::READ_ONLY };
     // A language server is a program, which the rules for commands decide on.
     const READS_WITH: &[(&str, &[&str])] = &[("source", &["index"])];

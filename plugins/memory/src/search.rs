@@ -26,7 +26,6 @@ pub(crate) struct Search;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// Words or a question.
     query: String,
     /// Default: 5.
     #[schemars(range(min = 1, max = 20))]

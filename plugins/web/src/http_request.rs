@@ -49,7 +49,6 @@ impl Method {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// Absolute, with its query.
     url: String,
     /// GET and HEAD only read, the others act.
     #[serde(default)]

@@ -41,7 +41,6 @@ pub(crate) struct WebScrape;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arguments {
-    /// An absolute URL.
     url: String,
     /// A CSS selector, or named fields: {"title": "h1", "links": {"select": "a", "extract":
     /// "attr:href"}}.
