@@ -8,7 +8,7 @@ use toolhold_terminal::shown;
 /// Each group with its subcommands, in the order of the help.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Use", &["call", "tools", "run", "chat", "undo", "approvals"]),
-    ("Connect", &["serve", "mcp", "jobs", "tasks"]),
+    ("Connect", &["serve", "connect", "mcp", "jobs", "tasks"]),
     ("Extend", &["plugin", "filter", "skills", "memory"]),
     ("Rules", &["init", "config", "policy", "allow", "trust"]),
     ("Look", &["audit", "models", "doctor", "demo", "generate"]),

@@ -14,7 +14,7 @@ use toolhold_mcp_client::{
 };
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
-use toolhold_terminal::style::{STRONG, WARNING};
+use toolhold_terminal::style::{FAINT, STRONG, WARNING};
 use toolhold_terminal::table::Table;
 use toolhold_terminal::{ask, changed_file};
 
