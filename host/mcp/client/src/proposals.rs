@@ -129,8 +129,9 @@ pub fn proposals(name: &str, server: &McpServer, context: &ProposalContext<'_>) 
     proposals
 }
 
-/// Returns the line that grants the directories that the arguments of a program name, if the program
-/// doesn't see them. Relative paths are left out, since they mean another directory elsewhere.
+/// Returns the line that grants the directories that the arguments of a program name, if the
+/// program doesn't see them. Relative paths are left out, since they mean another directory
+/// elsewhere.
 pub(crate) fn unseen_directories(
     server: &McpServer,
     context: &ProposalContext<'_>,

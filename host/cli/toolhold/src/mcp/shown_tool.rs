@@ -1,5 +1,5 @@
-//! Shows the definition of an upstream server's tool to the person who approves it: a short card, or
-//! all that a model would read.
+//! Shows the definition of an upstream server's tool to the person who approves it: a short card,
+//! or all that a model would read.
 
 use std::fmt::Write;
 
