@@ -106,9 +106,11 @@ const OPEN_BENEATH: [&str; 10] = [
 ];
 
 /// The files that open other paths, and what these are. A front end opens the paths of its user.
-const OPEN_OWN: [&str; 41] = [
+const OPEN_OWN: [&str; 43] = [
     "host/agent/loop/src/instructions.rs", // AGENTS.md in the working directory and above
     "host/agent/loop/src/record/store.rs", // Toolhold's own sessions
+    "host/agent/models/src/choice/listeners.rs", // the listening programs, in /proc
+    "host/mcp/client/src/proposals.rs",    // the paths in the command that the user wrote
     "host/mcp/client/src/packages/fetched.rs", // the packages of servers, in Toolhold's cache
     "host/mcp/client/src/program_end.rs",  // the commands that the operator names
     "host/agent/skills/",                  // the skills of the user and of a project
@@ -176,8 +178,9 @@ const PATH_CALLS: [&str; 21] = [
 ];
 
 /// The files that start processes.
-pub(super) const STARTS_PROCESSES: [&str; 5] = [
+pub(super) const STARTS_PROCESSES: [&str; 6] = [
     "host/cli/authoring/src/tools.rs", // the tools of an author's language, with the author's rights
+    "host/cli/toolhold/src/connect/mod.rs", // the command of an MCP client, which the user has seen
     "host/core/builtins/build.rs",     // compiles the built-in plugins, while Toolhold is built
     "host/sandbox/system/src/confine/run.rs", // becomes the program, once it is confined
     "host/sandbox/net/src/program.rs", // the operator's program that prints a secret, with the operator's rights

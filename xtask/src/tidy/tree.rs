@@ -26,9 +26,9 @@ pub(crate) struct File {
 }
 
 /// Extensions of text files. Other files, such as images and components, are not checked.
-const TEXT: [&str; 16] = [
+const TEXT: [&str; 17] = [
     "rs", "md", "wit", "toml", "sh", "yml", "yaml", "json", "py", "js", "c", "h", "go", "wat",
-    "txt", "svg",
+    "txt", "svg", "zig",
 ];
 
 /// Folders of cargo, git and other tools, which are not checked.

@@ -14,6 +14,7 @@ mod demo;
 mod doctor;
 mod filter;
 mod generate;
+mod granted_folder;
 mod host;
 mod init;
 mod jobs;

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::narrowing::{Narrowing, section};
-use crate::{Amount, Bounded, KnownProvider, Ratio, ServerSecret};
+use crate::{Amount, Bounded, Ratio, ServerSecret};
 
 section! {
     /// Toolhold's own agent: `toolhold run` and `toolhold chat`.
@@ -193,17 +193,6 @@ section! {
         pub idle_secs: Bounded<1, 3600> = Bounded::clamped(300), Narrowing::Smaller;
         /// The prices of a million tokens.
         pub prices: Prices, Narrowing::Table(Prices::RULES);
-    }
-}
-
-impl ProviderSettings {
-    /// Returns the format and the `base_url`. If one isn't set, the name of the table decides.
-    /// Returns `None` if neither gives a value.
-    pub fn place(&self, name: &str) -> Option<(ModelFormat, &str)> {
-        let known = KnownProvider::find(name);
-        let format = if self.format == ModelFormat::ByName { known?.format } else { self.format };
-        let base_url = if self.base_url.is_empty() { known?.base_url } else { &self.base_url };
-        Some((format, base_url))
     }
 }
 

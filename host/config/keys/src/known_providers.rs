@@ -132,6 +132,17 @@ impl KnownProvider {
     }
 }
 
+impl ProviderSettings {
+    /// Returns the format and the `base_url`. If one isn't set, the name of the table decides.
+    /// Returns `None` if neither gives a value.
+    pub fn place(&self, name: &str) -> Option<(ModelFormat, &str)> {
+        let known = KnownProvider::find(name);
+        let format = if self.format == ModelFormat::ByName { known?.format } else { self.format };
+        let base_url = if self.base_url.is_empty() { known?.base_url } else { &self.base_url };
+        Some((format, base_url))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

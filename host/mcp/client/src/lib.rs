@@ -53,7 +53,7 @@ pub use oauth::forget_tokens;
 pub use packages::forget as forget_packages;
 pub use pins::{PinnedOffers, PinnedTool, Pins, ToolDifference};
 pub use proposals::{
-    Proposal, ProposalContext, changed_keys, missing_secrets, proposals, with_proposals,
+    GrantProposal, ProposalContext, changed_keys, missing_secrets, proposals, with_proposals,
 };
 pub use registry::Servers;
 

@@ -57,7 +57,7 @@ impl ProposalContext<'_> {
 
 /// A grant that a server seems to need, with the reason.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Proposal {
+pub struct GrantProposal {
     grant: Grant,
     /// The reason, for people, as a phrase about the server.
     pub reason: String,
@@ -80,7 +80,7 @@ enum Grant {
     Secret(String),
 }
 
-impl Proposal {
+impl GrantProposal {
     fn new(grant: Grant, reason: impl Into<String>) -> Self {
         Self { grant, reason: reason.into() }
     }
@@ -116,7 +116,11 @@ impl Proposal {
 }
 
 /// Proposes grants that a program doesn't have yet. A server at a URL gets no proposals.
-pub fn proposals(name: &str, server: &McpServer, context: &ProposalContext<'_>) -> Vec<Proposal> {
+pub fn proposals(
+    name: &str,
+    server: &McpServer,
+    context: &ProposalContext<'_>,
+) -> Vec<GrantProposal> {
     if server.command.is_empty() {
         return Vec::new();
     }
@@ -144,7 +148,7 @@ pub(crate) fn unseen_directories(
 }
 
 /// Proposes the directories that the arguments of a program name and that it doesn't see yet.
-fn argument_proposals(server: &McpServer, context: &ProposalContext<'_>) -> Vec<Proposal> {
+fn argument_proposals(server: &McpServer, context: &ProposalContext<'_>) -> Vec<GrantProposal> {
     let mut proposals = Vec::new();
     for argument in own_arguments(server) {
         propose_directory(&argument, context, &mut proposals);
@@ -174,7 +178,7 @@ pub fn missing_secrets(server: &McpServer, context: &ProposalContext<'_>) -> Vec
 /// The table can't have these keys, since a name in it isn't valid.
 pub fn with_proposals(
     server: &McpServer,
-    proposals: &[Proposal],
+    proposals: &[GrantProposal],
 ) -> Result<McpServer, serde_json::Error> {
     let mut table = serde_json::to_value(server)?;
     for proposal in proposals {
@@ -231,7 +235,7 @@ fn own_arguments(server: &McpServer) -> Vec<String> {
 fn propose_preset(
     server: &McpServer,
     context: &ProposalContext<'_>,
-    proposals: &mut Vec<Proposal>,
+    proposals: &mut Vec<GrantProposal>,
 ) {
     let Some(home) = &context.folders.home else { return };
     let runner = Path::new(&server.command).file_name().and_then(|name| name.to_str());
@@ -242,12 +246,16 @@ fn propose_preset(
     };
     if places.iter().any(|place| home.join(place).exists()) {
         let reason = format!("its runner `{}` is in your home", runner.unwrap_or_default());
-        proposals.push(Proposal::new(Grant::Preset(preset), reason));
+        proposals.push(GrantProposal::new(Grant::Preset(preset), reason));
     }
 }
 
 /// Proposes the directory that an argument names, or the directory of a database.
-fn propose_directory(argument: &str, context: &ProposalContext<'_>, proposals: &mut Vec<Proposal>) {
+fn propose_directory(
+    argument: &str,
+    context: &ProposalContext<'_>,
+    proposals: &mut Vec<GrantProposal>,
+) {
     // The value of `--directory=/srv/data`.
     let value = match argument.split_once('=') {
         Some((option, value)) if option.starts_with('-') => value,
@@ -275,11 +283,11 @@ fn propose_directory(argument: &str, context: &ProposalContext<'_>, proposals: &
     if is_relative && folder.starts_with(context.directory) {
         // The server finds a relative path only if it starts in the working directory.
         let path = ".".to_owned();
-        proposals.push(Proposal::new(Grant::Directory { path, access }, reason));
+        proposals.push(GrantProposal::new(Grant::Directory { path, access }, reason));
         return;
     }
     if let Some(path) = context.grantable(&folder) {
-        proposals.push(Proposal::new(Grant::Directory { path, access }, reason));
+        proposals.push(GrantProposal::new(Grant::Directory { path, access }, reason));
     }
 }
 
@@ -289,7 +297,7 @@ fn propose_recipe(
     server: &McpServer,
     recipe: &Recipe,
     context: &ProposalContext<'_>,
-    proposals: &mut Vec<Proposal>,
+    proposals: &mut Vec<GrantProposal>,
 ) {
     let has_directory =
         proposals.iter().any(|proposal| matches!(proposal.grant, Grant::Directory { .. }));
@@ -298,7 +306,7 @@ fn propose_recipe(
         && server.allowed_paths.is_empty()
     {
         let grant = Grant::Directory { path: ".".to_owned(), access };
-        proposals.push(Proposal::new(grant, "it works on the working directory"));
+        proposals.push(GrantProposal::new(grant, "it works on the working directory"));
     }
     if let Some(data) = &recipe.data
         && let Some(home) = &context.folders.home
@@ -308,10 +316,10 @@ fn propose_recipe(
         let reason = format!("it writes {}", data.file);
         let grant =
             Grant::Data { folder, variable: data.variable.clone(), file: data.file.clone() };
-        proposals.push(Proposal::new(grant, reason));
+        proposals.push(GrantProposal::new(grant, reason));
     }
     if let Some(reached) = &recipe.network {
-        proposals.push(Proposal::new(Grant::Network, format!("it reaches {reached}")));
+        proposals.push(GrantProposal::new(Grant::Network, format!("it reaches {reached}")));
     }
     for place in &recipe.read {
         if let Some(path) = context.resolve(place)
@@ -319,13 +327,13 @@ fn propose_recipe(
             && let Some(path) = context.grantable(&path)
         {
             let grant = Grant::Directory { path, access: PathAccess::Read };
-            proposals.push(Proposal::new(grant, format!("it reads {place}")));
+            proposals.push(GrantProposal::new(grant, format!("it reads {place}")));
         }
     }
     for secret in &recipe.secrets {
         if !has_variable(server, secret) && context.variables.contains_key(secret) {
             let reason = format!("it needs {secret}, which your environment has");
-            proposals.push(Proposal::new(Grant::Secret(secret.clone()), reason));
+            proposals.push(GrantProposal::new(Grant::Secret(secret.clone()), reason));
         }
     }
 }
@@ -374,7 +382,7 @@ impl ProposalContext<'_> {
 }
 
 /// Checks whether a server's table grants what a proposal is about.
-fn is_granted(server: &McpServer, proposal: &Proposal, context: &ProposalContext<'_>) -> bool {
+fn is_granted(server: &McpServer, proposal: &GrantProposal, context: &ProposalContext<'_>) -> bool {
     match &proposal.grant {
         Grant::Directory { path, access } => has_path(server, path, *access, context),
         Grant::Data { variable, .. } => has_variable(server, variable),
@@ -478,7 +486,7 @@ mod tests {
             ("npx -y server-x %/elsewhere", elsewhere),
             ("x --root=%/elsewhere", elsewhere),
             ("x %/elsewhere %/elsewhere/", elsewhere),
-            ("x ~/books", &["allowed_paths = [\"%/home/books\"]"]),
+            ("x ~/books", &["allowed_paths = [\"%/home/u/books\"]"]),
             ("x --db-path %/elsewhere/new.db", elsewhere),
             ("x test.sqlite", here),
             ("x sub .", here),
@@ -505,7 +513,7 @@ mod tests {
             "~/own",
             "~/own/data",
             "%/home",
-            "%/home/books/..",
+            "%/home/u/books/..",
             "%",
         ] {
             let lines = machine.lines(&format!("x {named}"), &json!({}));
@@ -529,9 +537,9 @@ mod tests {
         assert_eq!(
             memory,
             [
-                "allowed_paths = [\"%/home/.local/share/mcp-servers/s\"]",
+                "allowed_paths = [\"%/home/u/.local/share/mcp-servers/s\"]",
                 "variables = { MEMORY_FILE_PATH = \
-                 \"%/home/.local/share/mcp-servers/s/memory.jsonl\" }"
+                 \"%/home/u/.local/share/mcp-servers/s/memory.jsonl\" }"
             ]
         );
         let github = "npx -y @modelcontextprotocol/server-github";

@@ -12,7 +12,7 @@ use toolhold_core::text::neutral_line;
 use crate::arguments::AllowArguments;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::init;
+use crate::granted_folder::folder_at;
 use crate::options::Options;
 use crate::shown;
 use crate::style::warn;
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &AllowArguments, options: &Options) -> Result<Exit,
 
 fn grant_directory(directory: &Path, is_read_only: bool, folders: &Folders) -> Result<(), Error> {
     let here = config::working_directory()?;
-    let real = init::folder_at(&here.join(directory), folders, &here).map_err(|error| {
+    let real = folder_at(&here.join(directory), folders, &here).map_err(|error| {
         Error::Usage(format!("{} can't be granted: {error}", shown::path(directory)))
     })?;
     let (access, verbs) = if is_read_only {

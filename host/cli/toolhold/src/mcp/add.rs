@@ -8,18 +8,18 @@ use serde_json::{Map, Value, json};
 use toolhold_core::config::{AllowedPath, Folders, McpServer, PathAccess, working_directory};
 use toolhold_core::text::neutral_line;
 use toolhold_mcp_client::{
-    Proposal, ProposalContext, changed_keys, missing_secrets, proposals, with_proposals,
+    GrantProposal, ProposalContext, missing_secrets, proposals, with_proposals,
 };
+use toolhold_terminal::ask;
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{STRONG, WARNING};
-use toolhold_terminal::{ask, new_file};
 
 use crate::arguments::servers::AddServerArguments;
-use crate::init;
+use crate::granted_folder::folder_at;
 use crate::mcp::import::{check_address, check_command, check_loads, is_secret};
-use crate::mcp::server_tables;
-use crate::mcp::servers::{change, check_name};
+use crate::mcp::proposed::{make_folders, show_proposals};
+use crate::mcp::server_tables::{self, change, check_name};
 
 /// Runs the command. `file` is the user's `toolhold.toml`.
 pub(crate) fn add(
@@ -77,7 +77,7 @@ fn check_addable(
 fn decide(
     name: &str,
     server: McpServer,
-    proposals: &[Proposal],
+    proposals: &[GrantProposal],
     yes: bool,
 ) -> Result<McpServer, CommandError> {
     if proposals.is_empty() {
@@ -102,31 +102,6 @@ fn decide(
     }
     make_folders(proposals)?;
     Ok(granted)
-}
-
-/// Shows the reasons of proposals, and the lines that grant them.
-pub(crate) fn show_proposals(
-    out: &mut impl Write,
-    margin: &str,
-    before: &McpServer,
-    granted: &McpServer,
-    proposals: &[Proposal],
-) -> std::io::Result<()> {
-    for proposal in proposals {
-        writeln!(out, "{margin}# {}", neutral_line(&proposal.reason))?;
-    }
-    for (key, value) in changed_keys(before, granted) {
-        writeln!(out, "{margin}{key} = {value}")?;
-    }
-    Ok(())
-}
-
-/// Makes the folders that proposals are about.
-pub(crate) fn make_folders(proposals: &[Proposal]) -> Result<(), CommandError> {
-    for folder in proposals.iter().filter_map(Proposal::new_folder) {
-        new_file::private_folder(folder)?;
-    }
-    Ok(())
 }
 
 /// Makes the server of the command line.
@@ -185,7 +160,7 @@ fn server(
 
 /// Returns the form of a directory in the file.
 fn allowed_path(path: &Path, folders: &Folders, directory: &Path) -> Result<String, CommandError> {
-    init::folder_at(path, folders, directory).map_err(CommandError::usage)
+    folder_at(path, folders, directory).map_err(CommandError::usage)
 }
 
 /// Reads the secrets of the command line: NAME=env:VARIABLE or NAME=file:PATH.

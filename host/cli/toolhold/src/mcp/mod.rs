@@ -3,6 +3,7 @@
 mod add;
 mod import;
 mod login;
+mod proposed;
 mod server_tables;
 mod servers;
 mod shown_tool;

@@ -1,10 +1,16 @@
 //! Adds and removes tables of `[mcp.servers]` in the text of a `toolhold.toml`.
 
+use std::io::Write;
+use std::path::Path;
+
 use thiserror::Error;
 use toml_edit::{DocumentMut, Item, Table, TomlError, Value};
 use toolhold_core::config::McpServer;
+use toolhold_core::text::neutral;
 use toolhold_mcp_client::changed_keys;
 use toolhold_mcp_client::client_files::{ClientFileError, without_tables};
+use toolhold_terminal::changed_file;
+use toolhold_terminal::error::CommandError;
 
 /// A table of `[mcp.servers]` that can't be added or removed.
 #[derive(Debug, Error)]
@@ -116,6 +122,30 @@ fn implicit_table() -> Item {
     let mut table = Table::new();
     table.set_implicit(true);
     Item::Table(table)
+}
+
+/// Changes the user's file, and shows the change.
+pub(crate) fn change(
+    file: &Path,
+    edited: impl FnOnce(&str) -> Result<String, ServerTableError>,
+) -> Result<(), CommandError> {
+    if let Some(diff) = changed_file::change(file, false, edited)? {
+        write!(std::io::stdout().lock(), "{}", neutral(&diff))?;
+    }
+    Ok(())
+}
+
+/// Checks the name of a new server.
+pub(crate) fn check_name(name: &str) -> Result<(), CommandError> {
+    let has_first_letter = name.starts_with(|first: char| first.is_ascii_lowercase());
+    let has_valid_letters =
+        name.chars().all(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '-'));
+    if name.len() > 24 || !has_first_letter || !has_valid_letters {
+        return Err(CommandError::Usage(
+            "the name must be 1 to 24 of a-z, 0-9 and `-`, starting with a letter".to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

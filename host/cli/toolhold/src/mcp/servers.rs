@@ -12,17 +12,17 @@ use toolhold_mcp_client::{
     HostState, Inspection, Pins, ToolDifference, forget_packages, forget_tokens, inspect, states,
     unpinned,
 };
+use toolhold_terminal::ask;
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{FAINT, STRONG, WARNING};
 use toolhold_terminal::table::Table;
-use toolhold_terminal::{ask, changed_file};
 
 use crate::arguments::servers::ServersCommand;
 use crate::mcp::add::add;
 use crate::mcp::import::{import, kept_files};
 use crate::mcp::login::{login, logout};
-use crate::mcp::server_tables::{self, ServerTableError};
+use crate::mcp::server_tables::{self, change, check_name};
 use crate::mcp::shown_tool;
 use crate::options::Options;
 
@@ -108,30 +108,6 @@ pub(crate) fn reject_unused_options(
             format!("`{option}` has no effect on this command, which only changes toolhold.toml")
         };
         return Err(CommandError::Usage(message));
-    }
-    Ok(())
-}
-
-/// Changes the user's file, and shows the change.
-pub(crate) fn change(
-    file: &Path,
-    edited: impl FnOnce(&str) -> Result<String, ServerTableError>,
-) -> Result<(), CommandError> {
-    if let Some(diff) = changed_file::change(file, false, edited)? {
-        write!(std::io::stdout().lock(), "{}", neutral(&diff))?;
-    }
-    Ok(())
-}
-
-/// Checks the name of a new server.
-pub(crate) fn check_name(name: &str) -> Result<(), CommandError> {
-    let has_first_letter = name.starts_with(|first: char| first.is_ascii_lowercase());
-    let has_valid_letters =
-        name.chars().all(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '-'));
-    if name.len() > 24 || !has_first_letter || !has_valid_letters {
-        return Err(CommandError::Usage(
-            "the name must be 1 to 24 of a-z, 0-9 and `-`, starting with a letter".to_owned(),
-        ));
     }
     Ok(())
 }

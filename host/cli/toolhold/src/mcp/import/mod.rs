@@ -12,7 +12,7 @@ use toolhold_core::config::{self, Config, Folders, Inputs, McpServer, working_di
 use toolhold_core::text::{counted, cut, neutral, neutral_line};
 use toolhold_data_dir::PrivateFolder;
 use toolhold_mcp_client::client_files::{CLIENTS, Client, ServerEntry};
-use toolhold_mcp_client::{Proposal, ProposalContext, proposals, with_proposals};
+use toolhold_mcp_client::{GrantProposal, ProposalContext, proposals, with_proposals};
 use toolhold_terminal::error::CommandError;
 use toolhold_terminal::exit::Exit;
 use toolhold_terminal::style::{FAINT, STRONG};
@@ -23,7 +23,7 @@ use moved::listed;
 use table::{ImportContext, ImportError, Imported, import_server, may_hold_credential};
 
 use crate::arguments::servers::ImportArguments;
-use crate::mcp::add::{make_folders, show_proposals};
+use crate::mcp::proposed::{make_folders, show_proposals};
 use crate::mcp::server_tables;
 
 pub(crate) use found::{is_connected, kept_files};
@@ -107,7 +107,7 @@ struct Needs {
     before: McpServer,
     /// The server with all proposals.
     granted: McpServer,
-    proposals: Vec<Proposal>,
+    proposals: Vec<GrantProposal>,
 }
 
 /// Proposes grants for each server.

@@ -11,11 +11,11 @@ use toolhold_core::{Capability, CapabilityRequest, Manifest, grant_in_words};
 use crate::arguments::install::GrantArguments;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::init::FolderError;
+use crate::granted_folder::{FolderError, folder};
 use crate::options::Options;
 use crate::plugin::Setting;
 use crate::style::STRONG;
-use crate::{allow, ask, init};
+use crate::{allow, ask};
 
 /// MiB that a plugin may store if a person agrees at the terminal.
 const USUAL_STORE: u32 = 16;
@@ -72,7 +72,7 @@ pub(crate) fn from_arguments(
 fn directory(written: &str, setting: &Setting) -> Result<String, FolderError> {
     let here = &setting.directory;
     let path = if written == "." { here.display().to_string() } else { written.to_owned() };
-    init::folder(&path, &setting.folders, here)
+    folder(&path, &setting.folders, here)
 }
 
 /// Refuses a grant that the plugin doesn't ask for: it would have no effect now, and could have one
