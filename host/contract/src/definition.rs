@@ -1,4 +1,4 @@
-//! The definition of a tool: its arguments and their roles, its promises, and whether a call with
+//! The definition of a tool: its arguments with their roles, its promises, and whether a call with
 //! given arguments only reads.
 
 use std::collections::BTreeSet;
@@ -6,16 +6,18 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The definition of one tool: what a catalogue shows, and what the host needs to check a call.
+/// The definition of one tool. It contains what a catalogue shows, and what the host needs to check
+/// a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Definition {
-    /// The name that callers use: bare for built-ins, `plugin__tool` for others; at most 64 of
-    /// `[a-z0-9_-]`.
+    /// The name that callers use: `tool` for built-ins and `plugin__tool` for others. A name has at
+    /// most 64 characters of `[a-z0-9_-]`.
     pub name: String,
     /// A title for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Describes what the tool does, when to use it, what it returns, how it fails.
+    /// The description for models: what the tool does, when to use it, what it returns, and how it
+    /// fails.
     pub description: String,
     /// JSON Schema (2020-12) of the arguments, an object.
     pub input_schema: Value,
@@ -32,27 +34,27 @@ pub struct Definition {
     /// The arguments that name what a call acts on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subjects: Vec<Subject>,
-    /// The arguments with which the host does more than to pass them on.
+    /// The arguments that have a meaning for the host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<ToolArgument>,
-    /// The arguments that say what a call changes in a file. Counts for built-in tools.
+    /// The arguments that say how a call changes a file. Only used for built-in tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<PreviewArguments>,
     /// Whether models should read the text of an answer, and only programs the structured value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub text_for_models: bool,
-    /// The tag under which a model without native tool use may call it in a fenced block.
+    /// The tag of a fenced block with which a model without native tool use calls the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<String>,
-    /// Other names of this tool, which aren't listed.
+    /// Other names of this tool, which catalogues don't list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// Whether it belongs to a component that doesn't know Toolhold. Then it declares nothing about
-    /// its calls, and rules about paths don't see what a call acts on.
+    /// Whether the tool belongs to a component that doesn't know Toolhold. The tool then declares
+    /// nothing about its calls, and rules about paths don't know which paths a call uses.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub foreign: bool,
-    /// Whether it isn't listed. A front end calls it for something that it lists in another form,
-    /// such as a [resource](crate::ResourceOffer).
+    /// Whether catalogues don't list the tool. A front end calls it for something that is listed in
+    /// another form, such as a [resource](crate::ResourceOffer).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unlisted: bool,
     /// A JSON object for fields that this type doesn't have.
@@ -61,8 +63,8 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Returns the other names of arguments, each with the argument that it stands for. A name that
-    /// an argument has itself isn't among them.
+    /// Returns the aliases of arguments, each with the argument that it replaces. An alias that is
+    /// also the name of an argument is omitted.
     pub fn argument_aliases(&self) -> impl Iterator<Item = (&str, &str)> {
         let pairs = self.arguments.iter().flat_map(|argument| {
             argument.aliases.iter().map(|alias| (alias.as_str(), argument.name.as_str()))
@@ -75,14 +77,14 @@ impl Definition {
         self.arguments.iter().filter(move |argument| argument.roles.contains(&role))
     }
 
-    /// Returns the argument that a single text stands for if a call has only this text instead of
+    /// Returns the argument that gets the text of a call that has only one text instead of
     /// arguments.
     pub fn bare_argument(&self) -> Option<&str> {
         self.arguments_with(Role::Text).next().map(|argument| argument.name.as_str())
     }
 
     /// Returns the arguments that take a glob over paths, each with the argument for the folder
-    /// where the glob starts. A call with an absolute glob acts on the glob's folder.
+    /// where the glob starts. A call with an absolute glob uses the glob's folder.
     pub fn pattern_bases(&self) -> impl Iterator<Item = (&str, &str)> {
         self.arguments_with(Role::Glob).filter_map(|argument| {
             let base = argument.base.as_deref()?;
@@ -90,7 +92,7 @@ impl Definition {
         })
     }
 
-    /// Returns the time limit that a call asks for with its arguments, in seconds.
+    /// Returns the time limit in seconds that the arguments of a call set.
     pub fn requested_seconds(&self, arguments: &Value) -> Option<f64> {
         self.arguments_with(Role::Timeout)
             .filter_map(|argument| arguments.get(&argument.name)?.as_f64())
@@ -103,9 +105,10 @@ impl Definition {
             .any(|argument| arguments.get(&argument.name) == Some(&Value::Bool(true)))
     }
 
-    /// Checks whether a call with these arguments only reads, even if other calls may act. Each
-    /// argument that decides this must have one of its values with which a call only reads. For a
-    /// missing argument, the schema's default is its value.
+    /// Checks whether a call with these arguments only reads, even if other calls may act.
+    ///
+    /// Each argument that decides this must have a value with which a call only reads. A missing
+    /// argument has the default of the schema.
     pub fn reads_with(&self, arguments: &Value) -> bool {
         if !self.reads_with_some() {
             return false;
@@ -121,13 +124,13 @@ impl Definition {
         self.input_schema.get("properties")?.get(argument)?.get("default")
     }
 
-    /// Checks whether there are arguments with which a call only reads.
+    /// Checks whether some arguments make a call read-only.
     pub fn reads_with_some(&self) -> bool {
         self.deciding_arguments().next().is_some()
     }
 
-    /// Declares that all calls only read. Then no argument decides this any more, so the defaults
-    /// of the deciding arguments are removed from the schema.
+    /// Declares that all calls only read. Arguments then no longer decide this, so the defaults of
+    /// the deciding arguments are removed from the schema.
     pub fn make_read_only(&mut self) {
         self.annotations.read_only = true;
         for argument in &mut self.arguments {
@@ -147,13 +150,13 @@ impl Definition {
         self.arguments.iter().filter(|argument| !argument.reads_with.is_empty())
     }
 
-    /// Checks whether a model should read the text of an answer: the tool says so, or there is no
-    /// schema for structured answers.
+    /// Checks whether a model should read the text of an answer. This is true if the tool says so,
+    /// or if there is no schema for structured answers.
     pub fn answers_in_text(&self) -> bool {
         self.output_schema.is_none() || self.text_for_models
     }
 
-    /// Checks whether an argument takes content that travels next to the JSON, as
+    /// Checks whether an argument takes content that is passed outside of the JSON, as
     /// `{"$attachment": 0}`.
     pub fn takes_attachments(&self) -> bool {
         self.arguments_with(Role::Attachment).next().is_some()
@@ -164,8 +167,8 @@ impl Definition {
         self.input_schema.get("properties").is_some_and(|arguments| arguments.get(name).is_some())
     }
 
-    /// Makes a tool with a name, a description and the schema of its arguments. Its behaviour isn't
-    /// known, so it has the strictest [`Annotations`] and no [`Subject`].
+    /// Creates a tool with a name, a description and the schema of its arguments. Its behaviour is
+    /// unknown, so it has the strictest [`Annotations`] and no [`Subject`].
     pub fn new(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -197,7 +200,7 @@ impl Definition {
 pub struct ToolArgument {
     /// A property of the input schema.
     pub name: String,
-    /// Other names of it. The host renames them before anything else.
+    /// Other names of the argument. The host replaces them with its name first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
     /// The uses that the host makes of the argument.
@@ -206,13 +209,14 @@ pub struct ToolArgument {
     /// The argument with the folder where a [`Role::Glob`] starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
-    /// The values with which a call only reads. If it is empty, the argument doesn't decide that.
+    /// The values with which a call only reads. If empty, the argument doesn't decide whether a
+    /// call only reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads_with: Vec<Value>,
 }
 
 impl ToolArgument {
-    /// Makes an argument with one role.
+    /// Creates an argument with one role.
     pub fn with_role(name: impl Into<String>, role: Role) -> Self {
         Self { name: name.into(), roles: BTreeSet::from([role]), ..Self::default() }
     }
@@ -224,21 +228,22 @@ impl ToolArgument {
 pub enum Role {
     /// A number of seconds, which sets the deadline of the call.
     Timeout,
-    /// A boolean: the commands of the call need the network.
+    /// A boolean that says whether the commands of the call need the network.
     Network,
     /// The argument takes content that travels next to the JSON.
     Attachment,
-    /// If the arguments are one text instead of an object, this argument gets it.
+    /// The argument that gets the text if the arguments are one text instead of an object.
     Text,
     /// A glob over paths, which starts at [`ToolArgument::base`].
     Glob,
-    /// The tool keeps it after the call, so secrets in it are redacted before the tool gets it.
+    /// An argument that the tool stores after the call. Secrets in it are redacted before the tool
+    /// gets it.
     Kept,
 }
 
 impl Role {
-    /// Returns the role with this name in the contract. Returns `None` if this host doesn't know
-    /// the role.
+    /// Returns the role with this name in the contract, or `None` if this host doesn't know the
+    /// role.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "timeout" => Self::Timeout,
@@ -271,28 +276,30 @@ pub enum ChangeArguments {
     Part {
         /// The argument with the part that is replaced.
         old: String,
-        /// The argument with the part in its place.
+        /// The argument with the replacement.
         new: String,
-        /// The argument that says whether all such parts are replaced. `None`: only one is.
+        /// The argument that says whether all occurrences are replaced. With `None`, only one is
+        /// replaced.
         all: Option<String>,
     },
 }
 
-/// How a tool behaves, with the meanings of MCP's tool annotations.
+/// The behaviour of a tool, with the meanings of MCP's tool annotations.
 ///
-/// The default is the strictest: a tool that declares nothing acts, destroys and reaches the world.
+/// The default is the strictest: a tool that declares nothing acts, destroys and uses the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub struct Annotations {
-    /// Changes nothing. Enforced: every directory of such a call is read-only.
+    /// Whether a call changes nothing. The host enforces this: all directories of the call are
+    /// read-only.
     pub read_only: bool,
-    /// May destroy what is there.
+    /// Whether a call may destroy existing data.
     pub destructive: bool,
-    /// A second call with the same arguments changes nothing more.
+    /// Whether a second call with the same arguments changes nothing more.
     pub idempotent: bool,
     /// Reaches things outside the machine.
     pub open_world: bool,
-    /// The answer may be used again while nothing that it was made of has changed.
+    /// Whether the answer may be used again until one of its sources changes.
     pub cacheable: bool,
 }
 
@@ -325,7 +332,7 @@ pub struct Subject {
 pub enum SubjectKind {
     /// A file or directory.
     Path,
-    /// A file or directory; a link means the link itself, not its target.
+    /// A file or directory. A link means the link itself, not its target.
     Name,
     /// A URL.
     Url,

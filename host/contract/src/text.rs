@@ -28,7 +28,7 @@ pub fn cut_at_word(text: &str, max: usize) -> &str {
     }
 }
 
-/// Formats a waiting time in words, rounded up: `1 second`, `59 minutes`.
+/// Formats a duration in words, rounded up: `1 second`, `59 minutes`.
 pub fn in_words(time: Duration) -> String {
     let has_fraction = time.subsec_nanos() > 0;
     let seconds = time.as_secs().saturating_add(u64::from(has_fraction));
@@ -40,7 +40,7 @@ pub fn in_words(time: Duration) -> String {
     counted(count, unit)
 }
 
-/// Formats a number of things, with the `s` of the plural: `1 tool`, `2 tools`.
+/// Formats a count with its noun, which gets a plural `s`: `1 tool`, `2 tools`.
 pub fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, thing: &str) -> String {
     let plural = if count == N::from(1) { "" } else { "s" };
     format!("{count} {thing}{plural}")
@@ -59,11 +59,11 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Replaces control and bidirectional formatting characters by U+FFFD. Line ends and tabs stay. A
-/// carriage return stays only before a line feed, since otherwise the text after it would overwrite
-/// the shown line.
+/// Replaces control and bidirectional formatting characters with U+FFFD. Line feeds and tabs don't
+/// change. A carriage return without a line feed is replaced, too: the text after it would
+/// overwrite the shown line.
 pub fn neutral(text: &str) -> Cow<'_, str> {
-    // Almost every text is clean, so nothing is copied before the first replacement.
+    // Almost every text is clean, so the text isn't copied before the first replacement.
     let mut out = String::new();
     let mut clean_until = 0;
     let mut at = 0;
@@ -87,12 +87,12 @@ pub fn neutral(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns the index of the first byte that isn't printable ASCII, a line feed or a tab. Large
-/// answers consist mostly of these, so chunks of bytes are checked at a time.
+/// answers rarely contain other bytes, so the function checks whole chunks at a time.
 fn find_suspect(bytes: &[u8]) -> Option<usize> {
     let mut chunks = bytes.chunks_exact(64);
     let clean = chunks.by_ref().take_while(|chunk| !has_suspect(chunk)).count() * 64;
-    // A rest of a whole chunk or more has a suspect in its first chunk. Checking all of it would
-    // read the bytes after the suspect again for each suspect.
+    // If `rest` has at least one chunk, its first chunk contains a suspect byte. Checking all of
+    // `rest` would read the bytes after it again for each suspect byte.
     let rest = &bytes[clean..];
     if rest.len() < 64 && !has_suspect(rest) {
         return None;
@@ -149,8 +149,8 @@ fn is_plain_in_shell(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "-_./:=@%+,".contains(letter)
 }
 
-/// Formats a TOML string on one line. JSON's escapes are valid in TOML. Characters that could steer
-/// an editor or a terminal are escaped too, so that [`neutral`] doesn't change the text.
+/// Formats a TOML string on one line. JSON's escapes are valid in TOML. Characters that could
+/// control an editor or a terminal are also escaped, so that [`neutral`] doesn't change the text.
 pub fn toml(text: &str) -> String {
     let json = Value::from(text).to_string();
     let mut quoted = String::with_capacity(json.len());
@@ -164,9 +164,11 @@ pub fn toml(text: &str) -> String {
     quoted
 }
 
-/// Checks whether a character can steer a terminal or a reader: controls other than line feed and
-/// tab, bidirectional embeddings, overrides and isolates, line and paragraph separators, the tag
-/// block that models read and people don't see, zero-width marks that hide words.
+/// Checks whether a character can control a terminal or mislead a reader.
+///
+/// These are controls other than line feed and tab, bidirectional embeddings, overrides and
+/// isolates, line and paragraph separators, the tag block, which only models see, and zero-width
+/// marks, which hide words.
 fn steers(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
@@ -174,7 +176,8 @@ fn steers(c: char) -> bool {
         '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}' => {
             true
         }
-        // Invisible marks and variants of characters that can hide words; U+FE0F makes emoji.
+        // These invisible marks and variants of characters can hide words. U+FE0F is allowed
+        // because emoji use it.
         '\u{ad}' | '\u{34f}' | '\u{180e}' | '\u{206a}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' => {
             true
         }

@@ -27,7 +27,7 @@ pub(crate) struct Wanted {
     pub(crate) calls: Vec<WantedCall>,
     /// A hint for the model, if it made no call.
     pub(crate) hint: Option<String>,
-    /// The same hint for the person.
+    /// The hint, worded for the person.
     pub(crate) notice: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Wanted {
 pub(crate) struct WantedCall {
     pub(crate) id: String,
     pub(crate) name: String,
-    /// The arguments, or what is wrong with them.
+    /// The arguments, or the reason why they are invalid.
     pub(crate) arguments: Result<Value, ArgumentsError>,
     /// Whether the call needs approval if it acts, because the model may not have meant it.
     pub(crate) is_doubtful: bool,
@@ -55,7 +55,7 @@ pub(crate) enum ArgumentsError {
 }
 
 impl WantedCall {
-    /// Replaces a call of `call_tool` with the call in it. All later checks see the inner tool.
+    /// Replaces a call of `call_tool` with the inner call. All later checks see the inner tool.
     fn unwrapped(mut self) -> Self {
         if self.name != CALL_TOOL {
             return self;
@@ -74,15 +74,13 @@ impl WantedCall {
 
 /// The rules and the state of finding calls in texts.
 pub(crate) struct TextForms {
-    /// The tools that may be called in texts. Texts have no calls if the model makes them by the
-    /// provider's own means.
+    /// The tools that may be called in text. `None`: the text has no calls.
     pub(crate) offered: Option<OfferedTools>,
     pub(crate) is_lenient: bool,
     pub(crate) is_local: bool,
-    /// Whether the model made calls by the provider's own means in this session.
+    /// Whether the model made native calls in this session.
     pub(crate) used_native: bool,
-    /// Whether the model wrote a call that wasn't made, only because `lenient_models` lacks the
-    /// model.
+    /// Whether a call in text wasn't made only because `lenient_models` doesn't name the model.
     pub(crate) lenient_helps: bool,
     /// The texts that the model has read.
     pub(crate) earlier: EarlierTexts,
@@ -204,8 +202,8 @@ pub(crate) fn is_echo(earlier: &EarlierTexts, name: &str, arguments: &Value) -> 
 /// The prefix of the IDs of calls in texts.
 const TEXT_CALL: &str = "text-";
 
-/// Parses the arguments of a native call. An empty text and `null` stand for no arguments, and some
-/// models encode the object twice.
+/// Parses the arguments of a native call. An empty string and `null` mean that there are no
+/// arguments. Some models encode the object twice.
 fn parse_arguments(text: &str) -> Result<Value, ArgumentsError> {
     if text.trim().is_empty() {
         return Ok(json!({}));
@@ -228,8 +226,8 @@ pub(crate) fn invalid(error: impl std::error::Error) -> String {
     )
 }
 
-/// Returns the tools as the provider gets them: in the order of the catalogue, in the same bytes
-/// each time. `has_more`: whether `find_tools` can find other tools.
+/// Returns the tools as the provider gets them. The order is the order of the catalogue, and the
+/// bytes are the same each time. `has_more`: whether `find_tools` can find other tools.
 pub(crate) fn offered(
     settings: &AgentSettings,
     tools: &[Arc<Definition>],
@@ -255,8 +253,8 @@ pub(crate) fn offered(
     model_tools
 }
 
-/// Returns a tool as the provider gets it, or `None` if no provider accepts the names of its
-/// arguments.
+/// Returns a tool as the provider gets it. Returns `None` if providers don't accept the names of
+/// its arguments.
 fn model_tool(tool: &Definition, augmenter: Option<Augmenter>) -> Option<ModelTool> {
     let schema = match for_providers(&tool.input_schema) {
         Ok(schema) => schema,
@@ -273,7 +271,7 @@ fn model_tool(tool: &Definition, augmenter: Option<Augmenter>) -> Option<ModelTo
     })
 }
 
-/// Returns the system text, with the tools if the model calls them in its text.
+/// Returns the system text. The text includes the tools if the model calls them in text.
 pub(crate) fn system_text(settings: &AgentSettings, forms: &TextForms) -> String {
     match &forms.offered {
         Some(offered) if !settings.native_tools => {
@@ -283,7 +281,7 @@ pub(crate) fn system_text(settings: &AgentSettings, forms: &TextForms) -> String
     }
 }
 
-/// Returns the conversation as the provider gets it. Results of calls in texts become texts.
+/// Returns the conversation as the provider gets it. Results of calls in text become text.
 pub(crate) fn messages(conversation: &Conversation) -> Vec<TurnMessage> {
     // The ID of a call doesn't show this, because a server may choose any ID for native calls.
     let mut is_native = false;

@@ -1,5 +1,5 @@
-//! The agent's access to the models and the tools: asks the models, makes calls through the host,
-//! and looks up files.
+//! The agent's access to the models and the tools. Asks the models, makes calls through the host,
+//! and finds files.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::waiting::{AnnouncingApprover, MeasuringApprover};
 /// Most bytes of an image in a result.
 const MAX_IMAGE: usize = 5 * 1024 * 1024;
 
-/// The code of a failure because there is no such path.
+/// The code of the failure if a path doesn't exist.
 const NOT_FOUND: &str = "not-found";
 
 /// The code of a failure because a person refused the call. No guest can claim it.
@@ -44,13 +44,13 @@ const LOOK: Duration = Duration::from_secs(2);
 pub(crate) struct AgentEnvironment {
     pub(crate) host: Arc<Host>,
     pub(crate) session: Session,
-    /// The agent's name in the audit. `None`: the primary one.
+    /// The agent's name in the audit log. `None`: the primary agent.
     pub(crate) caller: Option<String>,
-    /// How often the task was handed on before this agent got it.
+    /// How often the task was delegated before this agent got it.
     pub(crate) depth: u64,
     pub(crate) phase: Option<Phase>,
     pub(crate) trust: Trust,
-    /// The calls that it may make. `None`: all.
+    /// The calls that the agent may make. `None`: all calls.
     pub(crate) allowed: Option<AllowedCalls>,
     pub(crate) models: AskedModels,
     pub(crate) approver: Arc<MeasuringApprover>,
@@ -60,11 +60,11 @@ pub(crate) struct AgentEnvironment {
 #[derive(Clone, Debug)]
 pub(crate) struct AskedModels {
     pub(crate) model: ChosenModel,
-    /// The model that summarises. `None`: `model` does.
+    /// The model that summarises. `None`: `model` summarises.
     pub(crate) summariser: Option<ChosenModel>,
     /// The model that corrects arguments. `None`: arguments aren't corrected.
     pub(crate) corrector: Option<ChosenModel>,
-    /// The model that makes vectors, by which tools are chosen. `None`: tools are chosen by words.
+    /// The model that makes vectors for choosing tools. `None`: words are compared instead.
     pub(crate) embedder: Option<Embedder>,
 }
 
@@ -80,13 +80,13 @@ pub(crate) struct AllowedCalls {
 /// A call, ready to be made.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadyCall {
-    /// The model's ID for it.
+    /// The model's ID for the call.
     pub(crate) id: String,
     /// The tool's name, as the model wrote it.
     pub(crate) name: String,
     pub(crate) arguments: Value,
     pub(crate) read_only: bool,
-    /// Whether it needs approval if it acts.
+    /// Whether the call needs approval if it acts.
     pub(crate) is_doubtful: bool,
     /// A warning for the model, with the result.
     pub(crate) warning: Option<String>,
@@ -107,17 +107,17 @@ impl ReadyCall {
     }
 }
 
-/// A call with its result, and other facts from the host.
+/// A call with its result and other data from the host.
 pub(crate) struct AnsweredCall {
     pub(crate) result: RecordedResult,
-    /// Whether the tool says that there is no such path.
+    /// Whether the tool reports that a path doesn't exist.
     pub(crate) is_missing: bool,
     /// The reason why the arguments don't match the tool's schema. In this case nothing was decided
     /// on the call, and nothing ran.
     pub(crate) unfit: Option<String>,
     /// Whether a person refused the call.
     pub(crate) is_refused: bool,
-    /// `None`: the result is whole, or what `read_overflow` reads.
+    /// Data about the cut. `None`: the result isn't cut, or comes from `read_overflow`.
     pub(crate) cut: Option<CutResult>,
 }
 
@@ -125,9 +125,9 @@ pub(crate) struct AnsweredCall {
 pub(crate) struct CutResult {
     /// The tool's full name.
     pub(crate) tool: String,
-    /// Whether it has untrusted sources.
+    /// Whether the result has untrusted sources.
     pub(crate) is_untrusted: bool,
-    /// The host's notices in it, without those about the cut.
+    /// The host's notices in the result, except the notices about the cut.
     pub(crate) notices: Vec<String>,
 }
 
@@ -140,7 +140,7 @@ pub(crate) enum AskError {
     /// The request is larger than the model can read.
     #[error(transparent)]
     ContextFull(ModelError),
-    /// Anything else, for the person.
+    /// Any other failure. The error is for the person.
     #[error(transparent)]
     Failed(ModelError),
 }
@@ -159,8 +159,8 @@ impl AgentEnvironment {
         Ok(tools)
     }
 
-    /// Returns the failure of a call that the agent may not make for another agent. Returns `None`
-    /// if the agent may make the call, or if there is no such tool.
+    /// Returns the failure of a call that this sub-agent may not make. Returns `None` if the call
+    /// is allowed, or if there is no such tool.
     fn refusal(&self, call: &ReadyCall) -> Option<Failure> {
         let allowed = self.allowed.as_ref()?;
         let tool = self.host.tool(&call.name)?;
@@ -211,7 +211,7 @@ impl AgentEnvironment {
         Some(corrector.ask(turn, &mut |_| {}, cancel).await.map_err(ask_error))
     }
 
-    /// Makes calls, all at once. `live_events` gets the events while they run.
+    /// Makes all calls at the same time. `live_events` gets the events while the calls run.
     pub(crate) async fn call_all(
         self: &Arc<Self>,
         calls: &[ReadyCall],
@@ -239,7 +239,7 @@ impl AgentEnvironment {
         results
     }
 
-    /// Returns the time for which a person has been asked so far.
+    /// Returns how long people have been asked so far.
     pub(crate) fn waited(&self) -> Duration {
         self.approver.waited()
     }
@@ -254,7 +254,7 @@ fn ask_error(error: ModelError) -> AskError {
 }
 
 impl AnsweredCall {
-    /// Makes the result of a call without an answer of its tool.
+    /// Makes the result of a call that the tool didn't answer.
     fn without_tool(call: &ReadyCall, text: String, category: Category) -> Self {
         let result = RecordedResult::new(call, vec![Part::Text(text)], Some(category));
         Self { result, is_missing: false, unfit: None, is_refused: false, cut: None }
@@ -323,8 +323,8 @@ impl AgentEnvironment {
         Some(CutResult { tool, is_untrusted: answer.untrusted, notices })
     }
 
-    /// Returns the paths that exist, and the paths that the agent may not read without approval. If
-    /// the file system doesn't answer in time, all paths count as existing.
+    /// Returns the paths that exist or that the agent may not read without approval. Returns all
+    /// paths if the file system doesn't answer in time.
     pub(crate) async fn existing(self: &Arc<Self>, paths: Vec<String>) -> BTreeSet<String> {
         let environment = Arc::clone(self);
         let candidates = paths.clone();
@@ -348,8 +348,8 @@ impl AgentEnvironment {
         })
     }
 
-    /// Returns a text without the keys of the providers. A file of the project may have a key,
-    /// which may not reach another provider or the session's file.
+    /// Returns a text without the providers' keys. A file of the project may contain a key, which
+    /// must not reach another provider or the session file.
     fn without_keys(&self, text: &str) -> String {
         let AskedModels { model, summariser, corrector, .. } = &self.models;
         let mut hidden = model.endpoint().hide_keys(text);
@@ -369,8 +369,8 @@ impl FileFinder {
         Self(Arc::clone(environment))
     }
 
-    /// Returns the files whose paths begin with `start`, as the tool `find_path` finds them without
-    /// approval. There are at most [`MAX_FOUND`] files, and no files that the rules hide.
+    /// Returns the files whose paths begin with `start`. The tool `find_path` finds these files
+    /// without approval. Returns at most [`MAX_FOUND`] files, and no files that the rules hide.
     pub async fn find(&self, start: &str) -> Vec<String> {
         if !start.chars().all(|c| c.is_alphanumeric() || "-_./".contains(c)) {
             return Vec::new();
@@ -398,7 +398,7 @@ impl FileFinder {
     }
 }
 
-/// Returns the answer of the host, as the model gets it and as it is recorded.
+/// Returns the host's answer in the form that the model gets and the session records.
 fn recorded(call: &ReadyCall, answer: Answer) -> RecordedResult {
     let rest = answer.rest;
     let filtered = answer.filtered;

@@ -1,4 +1,4 @@
-//! The events of a session of the agent, as `toolhold run --json` and the screen get them.
+//! The events of an agent's session. `toolhold run --json` and the screen get the same events.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,7 +18,7 @@ use crate::ending::{Spent, TaskEnd};
 pub enum RunEvent {
     /// A session begins or goes on.
     Session {
-        /// Its ID.
+        /// The session's ID.
         id: String,
         /// The working directory.
         directory: String,
@@ -60,7 +60,7 @@ pub enum RunEvent {
     Answer {
         /// The whole text, without thinking and without calls.
         text: String,
-        /// The number of calls in it.
+        /// The number of calls in the answer.
         calls: usize,
         /// The tokens and costs of the answer.
         spent: Spent,
@@ -74,13 +74,13 @@ pub enum RunEvent {
         /// The arguments.
         arguments: Value,
     },
-    /// A running call puts something out, or reports its progress.
+    /// A running call writes output, or reports its progress.
     CallOutput {
         /// The call's ID in this session.
         id: String,
-        /// The text. It needn't end with its line.
+        /// The text, which may end in the middle of a line.
         text: String,
-        /// Bytes before it that came too fast to be shown.
+        /// Bytes before the text that came too fast to be shown.
         #[serde(default, skip_serializing_if = "is_zero")]
         left_out: u64,
     },
@@ -90,7 +90,7 @@ pub enum RunEvent {
         id: String,
         /// The call's ID in this session.
         call: String,
-        /// The agent that calls, unless it is the primary one.
+        /// The agent that makes the call. `None`: the primary agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         caller: Option<String>,
         /// The tool's full name.
@@ -99,15 +99,16 @@ pub enum RunEvent {
         acts_on: Vec<String>,
         /// The rule that asks.
         rule: String,
-        /// Where the rule stands.
+        /// The place of the rule.
         place: String,
-        /// Everything that an approval would allow, and why it is needed, for people.
+        /// Everything that an approval would allow, and why approval is needed. The text is for
+        /// people.
         text: String,
         /// The change of a file, as a unified diff.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         diff: Option<String>,
-        /// The text that a permanent approval would write, and its place. `None`: a permanent
-        /// approval isn't possible.
+        /// The text that a permanent approval would write, and the place of that text. `None`: a
+        /// permanent approval isn't possible.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         always: Option<String>,
         /// The approvals of more calls than this one. Empty: only this call can be approved.
@@ -122,11 +123,11 @@ pub enum RunEvent {
         call: String,
         /// The asking tool and its question, for people.
         text: String,
-        /// The JSON Schema of the answer. `None`: the person is to open an address.
+        /// The JSON Schema of the answer. `None`: the person opens an address instead.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         form: Option<Value>,
     },
-    /// A question has its answer, or nobody waits for one any more.
+    /// A question is answered, or nobody waits for the answer any more.
     Answered {
         /// The question's ID.
         id: String,
@@ -149,7 +150,7 @@ pub enum RunEvent {
         id: String,
         /// The tool's name.
         tool: String,
-        /// Whether it failed.
+        /// Whether the call failed.
         failed: bool,
         /// The category of a failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,7 +161,7 @@ pub enum RunEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         filtered: Option<FilterSummary>,
     },
-    /// Toolhold did something of its own: it waited, left something out, or pointed something out.
+    /// Toolhold did something by itself: it waited, left something out, or found a problem.
     Notice {
         /// The text.
         text: String,
@@ -192,9 +193,9 @@ pub struct WiderApproval {
 pub enum QuestionAnswer {
     /// Approved, for this call.
     Once,
-    /// Approved, for the calls of the session that are the same.
+    /// Approved, also for equal calls in the session.
     Session,
-    /// Approved for good: a rule was written.
+    /// Approved permanently: a rule was written.
     Always,
     /// The person gave the answer that a tool asked for.
     Given,

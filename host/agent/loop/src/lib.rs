@@ -1,6 +1,6 @@
-//! Toolhold's own agent: the loop, its sessions, and what models write.
+//! Toolhold's own agent: the loop, its sessions, and the text that models write.
 //!
-//! [`selection`] chooses the tools that a task needs. [`review`] has a model judge calls before
+//! [`selection`] chooses the tools that a task needs. [`review`] asks a model to judge calls before
 //! they run.
 
 mod agent;

@@ -1,5 +1,5 @@
-//! Starts or resumes a session of the agent: its models, its settings and its system text, from the
-//! configuration.
+//! Starts or resumes a session of the agent. The configuration sets the models, the settings and
+//! the system text.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::settings::{AgentSettings, CorrectorSettings};
 use crate::vectors::Embedder;
 use crate::waiting::MeasuringApprover;
 
-/// Tokens that a model reads if neither the configuration nor the provider says it.
+/// The context size in tokens if neither the configuration nor the provider sets it.
 const USUAL_CONTEXT: u64 = 32_768;
 
 /// Bytes of one MiB, the unit of `session_mib`.
@@ -44,21 +44,21 @@ pub struct AgentStart<'a> {
     pub folders: &'a Folders,
     /// The working directory.
     pub directory: &'a Path,
-    /// The model, as the command line has it: a provider, a model, or `PROVIDER/MODEL`.
+    /// The model from the command line: a provider, a model, or `PROVIDER/MODEL`.
     pub model: Option<&'a str>,
-    /// The session to go on with. `None`: a new one.
+    /// The session to resume. `None`: a new session.
     pub session: Option<&'a str>,
-    /// The part of its work in which the agent makes calls.
+    /// The phase of work in which the agent makes calls.
     pub phase: Phase,
-    /// The front end, in the records of its requests.
+    /// The name of the front end in the request records.
     pub front_end: &'static str,
     /// The project's instructions that apply.
     pub instructions: &'a [InstructionFile],
-    /// The text about skills for the model. Empty: there is none.
+    /// The text about skills for the model. Empty: there are no skills.
     pub skills: &'a str,
 }
 
-/// The file of a session, its ID and its content.
+/// The session file, its ID and its content.
 struct OpenedSession {
     file: SessionFile,
     id: String,
@@ -82,16 +82,17 @@ impl AgentStart<'_> {
     ///
     /// # Errors
     ///
-    /// No model is configured, or its key can't be read.
+    /// Returns an error if no model is configured, or if its key can't be read.
     pub async fn choose(&self) -> Result<ChosenModel, AgentError> {
         self.choose_named(self.model).await
     }
 
-    /// Starts a session with a model, or goes on with a session. Also returns the session's ID.
+    /// Starts or resumes a session with a model. Also returns the session's ID.
     ///
     /// # Errors
     ///
-    /// No model is configured, its key can't be read, or the session can't be used.
+    /// Returns an error if no model is configured, if its key can't be read, or if the session
+    /// can't be used.
     pub async fn start(
         &self,
         host: Arc<Host>,
@@ -103,12 +104,12 @@ impl AgentStart<'_> {
         let directory = self.directory.display().to_string();
         let session = Session::new(format!("agent {id}"));
         if let Some(began) = &recorded.began {
-            // The content of a session, and the instructions in it, belong to its directory.
+            // A session's content and instructions belong to its directory.
             if began.directory != directory {
                 let directory = toolhold_core::text::neutral_line(&began.directory);
                 return Err(AgentError::Elsewhere { id, directory });
             }
-            // Earlier texts of the conversation may have been untrusted.
+            // Earlier text in the conversation may be untrusted.
             session.mark_untrusted()?;
         } else {
             let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -117,7 +118,7 @@ impl AgentStart<'_> {
             file.append(&SessionEntry::Began(began)).await?;
         }
 
-        // The same system text as before lets the provider use its cache.
+        // The provider can use its cache only if the system text is the same as before.
         let system = match &recorded.task {
             Some(task) => task.settings.system.clone(),
             None => models.model.endpoint().hide_keys(&self.system()),
@@ -203,11 +204,12 @@ impl AgentStart<'_> {
         Ok(choose_model(config, folders, directory, front_end, model).await?)
     }
 
-    /// Chooses the models that help a model.
+    /// Chooses the helper models of a model.
     ///
     /// # Errors
     ///
-    /// A model can't be asked, or has no prices although `max_cost` needs them.
+    /// Returns an error if a model can't be asked, or if it has no prices although `max_cost` needs
+    /// prices.
     pub(crate) async fn models(&self, model: ChosenModel) -> Result<AskedModels, AgentError> {
         let agent = &self.config.values.agent;
         let summariser = self.choose_table(&agent.compress_provider).await?;

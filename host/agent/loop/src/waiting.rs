@@ -1,5 +1,5 @@
-//! Announces questions to a person as events, and measures the time of waiting, which isn't the
-//! task's time.
+//! Announces questions to a person as events. Also measures the waiting time, which isn't part of
+//! the task's time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,7 +33,7 @@ impl MeasuringApprover {
         Self { approver, waits: Mutex::default() }
     }
 
-    /// Returns the time for which a person has been asked so far.
+    /// Returns how long people have been asked so far.
     pub(crate) fn waited(&self) -> Duration {
         let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
         waits.waited + waits.since.map_or(Duration::ZERO, |since| since.elapsed())
@@ -47,7 +47,7 @@ impl MeasuringApprover {
     }
 }
 
-/// An open question, until it is dropped.
+/// A question without an answer. The wait ends when this value is dropped.
 struct OpenWait<'a>(&'a MeasuringApprover);
 
 impl Drop for OpenWait<'_> {
@@ -82,11 +82,11 @@ impl Approver for MeasuringApprover {
     }
 }
 
-/// The approver of one call, which also announces its questions.
+/// The approver of one call. It also announces the call's questions.
 pub(crate) struct AnnouncingApprover {
     approver: Arc<MeasuringApprover>,
     events: Arc<CallEvents>,
-    /// Questions of the tool's own so far.
+    /// The number of the tool's own questions so far.
     inquiries: AtomicU64,
 }
 
@@ -96,7 +96,7 @@ impl AnnouncingApprover {
     }
 }
 
-/// An open question. If it is dropped without an answer, nobody waits for the answer any more.
+/// A question without an answer. If this value is dropped, nobody waits for the answer any more.
 struct OpenQuestion<'a> {
     events: &'a CallEvents,
     id: String,

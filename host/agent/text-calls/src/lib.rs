@@ -1,8 +1,9 @@
 //! Finds calls that a model without native tool use writes as text.
 //!
-//! Read only messages of models that were told these forms ([`system_text`]). A model with native
-//! tool use shows commands in fenced blocks, and means no call: if its server doesn't understand
-//! its tags, read its messages with [`OfferedTools::marked_only`].
+//! Read only messages of models that got a description of these forms ([`system_text`]). A model
+//! with native tool use shows commands in fenced blocks without meaning a call. If the server of
+//! such a model doesn't understand the model's tags, read its messages with
+//! [`OfferedTools::marked_only`].
 //!
 //! # What is a call
 //!
@@ -15,29 +16,30 @@
 //! | `<tools>` | if it contains one JSON object with a name and arguments, and nothing else |
 //! | `tool/argument>value`, `tool/{…}` | a whole line, before any other form, if the tool and the argument exist |
 //!
-//! JSON is `{"name", "arguments"}` or a usual variant of it, or a list of these. The end of a tag
-//! may be missing if the JSON in it is complete; the end of a fenced block may not.
+//! JSON is `{"name", "arguments"}`, a usual variant of this form, or a list of such objects. The
+//! closing tag may be missing if the JSON is complete. A fenced block must have its end.
 //!
-//! # What isn't one
+//! # What isn't a call
 //!
-//! A model quotes pages and files, and these contain requests of other people. So a block begins a
-//! line (or follows another block), indented by at most three spaces. Nothing is a call
+//! A model quotes pages and files, which may contain other people's requests. Therefore a block
+//! must begin a line, or follow another block, with at most three spaces before it. A text isn't a
+//! call in these places:
 //!
 //! * within a line of prose, in a list item, a table or indented code;
-//! * in a quotation (`>`), and in the lines behind it until one is empty;
-//! * in a fenced block of another tag, up to a line that ends it. If such a block contains a line
-//!   that would open another, its end is unclear, and nothing after it is a call;
+//! * in a quotation (`>`), and in the lines after the quotation up to an empty line;
+//! * in a fenced block of another tag, up to the line that ends the block. If the block contains a
+//!   line that would open another block, its end is unclear, and no later text is a call;
 //! * in `<tool_result>`, `<external-data>`, `<blockquote>` and `<pre>`;
 //! * in thoughts (`<think>`), even if their beginning is missing;
-//! * in a block that was refused: no other form reads it again;
+//! * in a refused block, which isn't read again in another form;
 //! * as JSON without a mark. [`FindOptions::is_lenient`] has the one exception.
 //!
-//! A call that an earlier result, file or page has is marked ([`TextCall::is_echo`]): the page may
-//! have its own fences, which end the model's quotation. If such a call acts, it needs approval,
-//! whatever the autonomy.
+//! If an earlier result, file or page contains the same call, [`TextCall::is_echo`] is true. A page
+//! may have its own fences, which end the model's quotation. If such a call acts, it needs
+//! approval, whatever the autonomy.
 //!
-//! A name means an offered tool or an alias that this tool alone has. Any other name stays as it
-//! is, and the host answers that there is no such tool: no name becomes `bash`.
+//! A name means an offered tool, or an alias that only one tool has. Any other name doesn't change,
+//! and the host answers that there is no such tool. No unknown name becomes `bash`.
 
 mod block;
 mod echo;

@@ -1,5 +1,5 @@
-//! Decides while a message arrives which text may be shown at once, and holds back text that may be
-//! a call.
+//! Decides, while a message arrives, which text can be shown immediately. Text that may be a call
+//! is held back.
 
 use super::block::{Block, BlockKind};
 use super::offered_tools::OfferedTools;
@@ -9,7 +9,8 @@ use super::{
     CallForm, FindOptions, FormHint, FoundCalls, MAX_CALLS, MAX_REJECTED, RejectedText, TextCall,
 };
 
-/// Reads one message in any pieces, and holds back text that may be a call until that is clear.
+/// Reads one message in pieces of any size. Text that may be a call is held back until this is
+/// clear.
 #[derive(Debug)]
 pub struct CallSplitter<'a> {
     scanner: Scanner<'a>,
@@ -17,9 +18,9 @@ pub struct CallSplitter<'a> {
     found: FoundCalls,
     /// The word that marks the form of each call, for the comparison with earlier texts.
     tags: Vec<Option<String>>,
-    /// A block of JSON at the beginning, which is a call if nothing follows it.
+    /// A block of JSON at the start of the message. The block is a call if no text follows it.
     held: String,
-    /// Whether the last block was refused. If so, its closing tags stay too.
+    /// Whether the last block was refused. If so, its surplus closing tags are shown too.
     is_refused: bool,
 }
 
@@ -54,7 +55,7 @@ impl<'a> CallSplitter<'a> {
         self.add(segments)
     }
 
-    /// Takes the end of the message, and returns the last parts that may be shown, and the calls.
+    /// Ends the message. Returns the last parts that may be shown, and the calls.
     pub fn finish(mut self, options: &FindOptions<'_>) -> (ShownText, FoundCalls) {
         let segments = self.scanner.finish();
         let mut shown = self.add(segments);
@@ -158,7 +159,7 @@ impl<'a> CallSplitter<'a> {
         }
     }
 
-    /// Makes all text so far thoughts. Some servers leave out the tag that begins the thoughts.
+    /// Turns all text so far into thoughts. Some servers leave out the opening tag of the thoughts.
     fn turn_into_thoughts(&mut self, shown: &mut ShownText) {
         self.release(shown);
         let text = std::mem::take(&mut self.found.text_without_calls);
@@ -198,7 +199,7 @@ impl<'a> CallSplitter<'a> {
             return false;
         }
 
-        // Without the earlier texts, the call may be a quotation.
+        // If the earlier texts are unknown, the call may be a quotation.
         let may_be_quotation = match options.earlier {
             Some(earlier) => earlier.have(&call, None),
             None => true,
@@ -250,7 +251,8 @@ pub fn shown_call(text: &str, offered: &OfferedTools) -> Option<String> {
     None
 }
 
-/// Returns the JSON in a text that is one fenced block of JSON, or `None` for any other text.
+/// Returns the JSON in a text that consists of one fenced block of JSON. Returns `None` for any
+/// other text.
 fn json_block(text: &str) -> Option<&str> {
     let text = text.trim();
     let after_fence = text.trim_start_matches('`');

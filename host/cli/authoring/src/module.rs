@@ -1,4 +1,4 @@
-//! Makes a component of a core module, as some compilers make them.
+//! Turns a core module, which some compilers produce, into a component.
 
 use std::borrow::Cow;
 

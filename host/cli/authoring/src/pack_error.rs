@@ -1,4 +1,4 @@
-//! Reasons why a component or its manifest can't be packed.
+//! Errors for components and manifests that can't be packed.
 
 use thiserror::Error;
 use toolhold_component::ManifestError;
@@ -7,7 +7,7 @@ use wasmparser::BinaryReaderError;
 
 use crate::files::MANIFEST;
 
-/// A component that can't be packed, or its manifest.
+/// The reason why a component or its manifest can't be packed.
 #[derive(Debug, Error)]
 pub enum PackError {
     #[error("it is not a WebAssembly component")]

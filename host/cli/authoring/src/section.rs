@@ -29,7 +29,7 @@ pub(crate) fn with_section(component: &[u8], manifest: &[u8]) -> Result<Vec<u8>,
         }
     }
 
-    // The last section is removed first, so that the positions of the sections before stay valid.
+    // The last section is removed first, so that the positions of earlier sections stay valid.
     let mut packed = component.to_vec();
     for content in old_sections.into_iter().rev() {
         let start = find_header(component, &content)?;
@@ -56,8 +56,8 @@ pub(crate) fn push_section(
     Ok(())
 }
 
-/// Returns the position of the header of a custom section with this content: the number of the
-/// section and its length, which is as long as its value needs, or padded.
+/// Returns the position of the header of a custom section with this content. The header is the
+/// section's number and the encoded length of the content. The length may be padded.
 fn find_header(component: &[u8], content: &std::ops::Range<usize>) -> Result<usize, PackError> {
     // The number takes one byte, and the length at most five.
     for header_length in 2..=6 {
@@ -70,8 +70,8 @@ fn find_header(component: &[u8], content: &std::ops::Range<usize>) -> Result<usi
     Err(PackError::NoHeader)
 }
 
-/// Reads a length of the binary format (LEB128): each byte has seven bits, the lowest first.
-/// Returns `None` if the length doesn't take exactly these bytes.
+/// Reads a length in the binary format (LEB128). Each byte has seven bits, and the lowest bits come
+/// first. Returns `None` if the length doesn't take all of these bytes.
 fn read_length(bytes: &[u8]) -> Option<usize> {
     let mut value = 0_usize;
     for (index, byte) in bytes.iter().enumerate() {

@@ -24,8 +24,8 @@ pub fn summary(tool: &Definition) -> String {
     if short.len() < sentence.len() { format!("{}…", short.trim_end()) } else { short.to_owned() }
 }
 
-/// Returns the columns of the terminal that stdout goes to. Returns `None` if stdout isn't a
-/// terminal, because a program reads whole lines.
+/// Returns the width of the terminal in columns. Returns `None` if stdout isn't a terminal, because
+/// a program reads whole lines.
 pub fn columns() -> Option<usize> {
     let stdout = std::io::stdout();
     if !stdout.is_terminal() {
@@ -40,8 +40,8 @@ pub fn columns() -> Option<usize> {
 /// The fewest columns that a text is broken to.
 pub const LEAST: usize = 24;
 
-/// Breaks a text between words, so that the text fits a terminal of `columns`. The first line
-/// begins in the column `indent`, and so does each further line.
+/// Breaks a text between words to fit a terminal with `columns`. All lines begin in the column
+/// `indent`.
 pub fn wrap(text: &str, indent: usize, columns: Option<usize>) -> String {
     let room = match columns {
         Some(columns) => columns.saturating_sub(indent).max(LEAST),
@@ -76,7 +76,7 @@ pub fn error_for_person(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Formats a path on one line, without characters that could steer a terminal.
+/// Formats a path on one line, without terminal control characters.
 pub fn path(path: &Path) -> String {
     neutral_line(&path.display().to_string())
 }

@@ -1,5 +1,5 @@
-//! The colours of the commands' output, and the form of warnings; `anstream` removes colours that
-//! can't be shown (no terminal, `NO_COLOR`, `TERM=dumb`).
+//! The colours of the commands' output, and the form of warnings. `anstream` removes colours if
+//! they can't be shown (no terminal, `NO_COLOR`, `TERM=dumb`).
 
 use std::fmt;
 use std::io::{self, Write};
@@ -32,8 +32,8 @@ pub fn note(text: &str) -> io::Result<()> {
     writeln!(anstream::stderr(), "{}", Message("note", text))
 }
 
-/// A message with its kind, such as `warning`, and its text. Further lines are indented, so that
-/// they don't look like another message.
+/// A message with its kind, such as `warning`, and its text. All lines after the first are
+/// indented, so that they don't look like another message.
 pub struct Message<'a>(pub &'static str, pub &'a str);
 
 impl fmt::Display for Message<'_> {

@@ -1,5 +1,5 @@
-//! The `toolhold` command: arguments in, text or JSON out. Its work is done by the library,
-//! `toolhold_core`.
+//! The `toolhold` command: arguments in, text or JSON out. The library `toolhold_core` does the
+//! work.
 
 mod agent;
 mod allow;
@@ -67,8 +67,8 @@ use crate::exit::Exit;
 use crate::options::LogFormat;
 use crate::style::Message;
 
-/// The allocator of the static binary. The C library's has one lock for all threads, which makes a
-/// call take twice as long.
+/// The allocator of the static binary. The C library's allocator has one lock for all threads, so a
+/// call would take twice as long.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -77,13 +77,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const LAST_SENDING: Duration = Duration::from_millis(500);
 
 fn main() {
-    // This comes first, before a second thread starts: a helper confines itself and never returns.
+    // This comes before a second thread starts. In a helper process, the hook confines the process
+    // and never returns.
     toolhold_core::helper_hook();
     allow_open_files();
     let arguments = match arguments::parse_line(std::env::args_os().skip(1).collect()) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // The reader of the help may be gone; the exit code is still right.
+            // If the reader of the help is closed, the exit code is still right.
             let _ = print_help_or_error(&error);
             std::process::exit(error.exit_code());
         }
@@ -94,7 +95,7 @@ fn main() {
         Err(error) => {
             let (exit, message) = error.end();
             if let Some(message) = message {
-                // If stderr is closed, only the exit code is left.
+                // If stderr is closed, only the exit code remains.
                 let _ = print_error(exit, &message);
             }
             exit
@@ -106,11 +107,11 @@ fn main() {
     }
 
     toolhold_export::flush_telemetry(LAST_SENDING);
-    // Exits without returning: a thread that is stuck in a system call must not keep the process.
+    // Exits without returning, because a blocked thread must not keep the process running.
     std::process::exit(exit.code());
 }
 
-/// Prints the help that the command line asks for, or its error.
+/// Prints the help that the command line requests, or the error of the command line.
 fn print_help_or_error(error: &clap::Error) -> std::io::Result<()> {
     if error.use_stderr() && wants_json() {
         let message = error.to_string();
@@ -181,14 +182,14 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     }
 }
 
-/// Checks whether the command line has `--json`. The command line may be invalid, so its parsed
-/// form can't answer that.
+/// Checks whether the command line has `--json`. The raw arguments are searched, because an invalid
+/// command line has no parsed form.
 fn wants_json() -> bool {
     std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }
 
-/// Raises the limit of open files to the allowed maximum: parallel calls hold hundreds each, and
-/// the usual limit is a thousand.
+/// Raises the limit of open files to the allowed maximum. Each parallel call has hundreds of open
+/// files, and the usual limit is a thousand.
 fn allow_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -196,8 +197,8 @@ fn allow_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Sends the log to stderr, as text or as JSON. The level is that of `--log`, that of
-/// `TOOLHOLD_LOG`, or the default.
+/// Sends the log to stderr, as text or as JSON. The level comes from `--log`, from `TOOLHOLD_LOG`,
+/// or from the default.
 fn start_log(
     flag: Option<LevelFilter>,
     default: LevelFilter,
@@ -214,8 +215,8 @@ fn start_log(
         })?,
     };
 
-    // The crate of the protocol warns about each error answer, which the audit log contains too,
-    // and prints values of Rust at `info`.
+    // The protocol crate warns about each error answer, which the audit log contains too. At
+    // `info`, it prints Rust values.
     let is_terse = level == LevelFilter::WARN || level == LevelFilter::INFO;
     let protocol_level = if is_terse { LevelFilter::ERROR } else { level };
     // Calls that need an unreachable server report that server.
@@ -234,7 +235,7 @@ fn start_log(
     Ok(())
 }
 
-/// The form of a log line, which is the form of all other messages.
+/// The format of a log line. All other messages have the same format.
 struct LogLine;
 
 impl<S, N> FormatEvent<S, N> for LogLine

@@ -1,4 +1,4 @@
-//! The options that every command has, such as the configuration file and the format of the log.
+//! The options of all commands, such as the configuration file and the log format.
 
 use std::path::PathBuf;
 
@@ -49,7 +49,7 @@ pub(crate) enum LogFormat {
 }
 
 impl Options {
-    /// Returns the user's configuration file, which may not exist yet.
+    /// Returns the path of the user's configuration file. The file may not exist yet.
     pub(crate) fn config_file(&self, folders: &Folders) -> PathBuf {
         self.config.clone().unwrap_or_else(|| folders.config_file())
     }

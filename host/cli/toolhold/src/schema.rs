@@ -10,16 +10,16 @@ pub(crate) struct Argument {
     /// The type, such as `text`, `whole number` or `content|files|count`.
     pub(crate) takes: String,
     pub(crate) required: bool,
-    /// The default, if the schema names one.
+    /// The default, if the schema has one.
     pub(crate) default: Option<String>,
     /// The description on one line.
     pub(crate) description: String,
 }
 
-/// Largest depth of references: plugins write the schemas.
+/// The most nested references, because plugins write the schemas.
 const MAX_DEPTH: usize = 8;
 
-/// Returns the arguments in a tool's input schema, the required ones first.
+/// Returns the arguments of a tool's input schema. Required arguments come first.
 pub(crate) fn arguments(schema: &Value) -> Vec<Argument> {
     let Some(properties) = schema["properties"].as_object() else { return Vec::new() };
     let mut arguments = Vec::new();

@@ -1,4 +1,4 @@
-//! A call in the transcript of the screen: one line, with its output and its result below.
+//! A call in the transcript of the screen: one line, followed by its output and its result.
 
 use ratatui::text::Line;
 use serde_json::Value;
@@ -13,10 +13,10 @@ use crate::theme::{Role, Theme};
 /// Bytes of the arguments, on the call's line.
 const MAX_ARGUMENTS: usize = 400;
 
-/// Bytes of live output that are kept: the last ones.
+/// The most bytes of live output that are stored. The last bytes are stored.
 const MAX_OUTPUT: usize = 4096;
 
-/// Bytes of a result, a failure or a diff that are kept.
+/// The most bytes of a result, a failure or a diff that are stored.
 const MAX_RESULT: usize = 8192;
 
 /// Most lines of each part of a call.
@@ -136,7 +136,7 @@ impl CallBlock {
             });
             CallState::Done { text: shown, lines: text.lines().count(), filtered }
         };
-        // The result contains the output, or its end.
+        // The result contains the output or the end of the output.
         self.output = String::new();
     }
 
@@ -190,7 +190,7 @@ impl CallBlock {
         lines.lines
     }
 
-    /// Lays out the tool, its arguments, and the state in a few words.
+    /// Lays out the tool, its arguments, and a short description of the state.
     fn first_lines(&self, width: usize, theme: Theme) -> Vec<Line<'static>> {
         let (mark, role) = match &self.state {
             CallState::Running => ("● ", Role::Warning),
@@ -220,7 +220,7 @@ impl CallBlock {
         wrap(&pieces, width, &mark, &indent, Breaks::Words)
     }
 
-    /// Adds the last lines of the output so far.
+    /// Adds the last lines of the output.
     fn put_live_output(&self, lines: &mut CallLines) {
         let output: Vec<&str> = self.output.lines().collect();
         let first = output.len().saturating_sub(2 * SHORT.text);
@@ -233,7 +233,7 @@ impl CallBlock {
     }
 }
 
-/// Formats arguments on a line: a single one without its name.
+/// Formats arguments on one line. A single argument has no name.
 fn arguments_text(arguments: &Value) -> String {
     let Some(fields) = arguments.as_object() else { return arguments.to_string() };
     let is_single = fields.len() == 1;
@@ -248,7 +248,7 @@ fn arguments_text(arguments: &Value) -> String {
     texts.join(" ")
 }
 
-/// The lines of a call. Each line after the first ones begins with a bar.
+/// The lines of a call. The lines after the first ones begin with a bar.
 struct CallLines {
     lines: Vec<Line<'static>>,
     width: usize,

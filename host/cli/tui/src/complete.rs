@@ -30,13 +30,13 @@ pub(crate) const SHOWN: usize = 8;
 pub(crate) struct Popup {
     /// The word before the cursor.
     pub(crate) word: String,
-    /// Each text with its meaning.
+    /// The completions, each with a description.
     pub(crate) offers: Vec<(String, String)>,
     pub(crate) chosen: usize,
 }
 
-/// Returns the word before the cursor if it can be completed: a command at the start of the
-/// message, or a path after `@`. `before` is the text before the cursor.
+/// Returns the word before the cursor if it can be completed. Such a word is a command at the start
+/// of the message, or a path after `@`. `before`: the text before the cursor.
 pub(crate) fn word_to_complete(before: &str) -> Option<&str> {
     if before.starts_with('/') && !before.contains(char::is_whitespace) {
         return Some(before);
@@ -60,7 +60,7 @@ pub(crate) fn offer_commands(word: &str) -> Popup {
 pub(crate) fn offer_paths(word: &str, paths: &[String]) -> Popup {
     let mut offers = Vec::new();
     for path in paths {
-        // A name that changes when it is shown can't be typed either.
+        // The path can't be typed if it looks different on the screen.
         let can_be_typed = neutral_line(path) == *path && !path.contains(char::is_whitespace);
         let text = format!("@{path}");
         if can_be_typed && text != word {
@@ -75,13 +75,13 @@ impl Popup {
         !self.offers.is_empty()
     }
 
-    /// Chooses the offer above, or the last one from the first.
+    /// Chooses the previous offer. After the first offer, continues with the last offer.
     pub(crate) fn choose_previous(&mut self) {
         let last = self.offers.len().saturating_sub(1);
         self.chosen = self.chosen.checked_sub(1).unwrap_or(last);
     }
 
-    /// Chooses the offer below, or the first one from the last.
+    /// Chooses the next offer. After the last offer, continues with the first offer.
     pub(crate) fn choose_next(&mut self) {
         let count = self.offers.len().max(1);
         self.chosen = (self.chosen + 1) % count;

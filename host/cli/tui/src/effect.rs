@@ -1,4 +1,4 @@
-//! The effects that input on the screen has outside of it, such as a message to the agent.
+//! The effects of input on the rest of the program, such as a message to the agent.
 
 use toolhold_core::{InquiryAnswer, Reply};
 
@@ -27,7 +27,7 @@ pub enum ScreenEffect {
     Complete(String),
     /// The choice in a dialog. `None`: the person chose nothing.
     Picked(Option<usize>),
-    /// The message is kept for later chats.
+    /// The message is saved for later chats.
     Remember(String),
     /// The conversation is shown on the normal screen.
     ShowTranscript,

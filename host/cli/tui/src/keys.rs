@@ -1,4 +1,4 @@
-//! Decides what each key does: typing, answering a question, scrolling, interrupting.
+//! Decides the effect of each key: typing, answering a question, scrolling, interrupting.
 
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ impl ScreenState {
         }
     }
 
-    /// Checks whether keys answer the first question. Keys don't answer while the person types a
-    /// message or has just typed one.
+    /// Checks whether keys answer the first question. While the person types a message, and for a
+    /// moment afterwards, keys don't answer.
     pub(crate) fn is_answering(&self, now: Duration) -> bool {
         let Some(question) = self.questions.front() else { return false };
         if question.typed().is_some() {
@@ -55,20 +55,20 @@ impl ScreenState {
         self.editor.is_empty() && self.is_quiet(question.visible_since, now)
     }
 
-    /// Checks whether the person saw something and then wrote nothing for a moment.
+    /// Checks whether the person hasn't typed for a moment since something became visible.
     fn is_quiet(&self, visible_since: Option<Duration>, now: Duration) -> bool {
         self.quiet_from(visible_since).is_some_and(|quiet_from| now >= quiet_from)
     }
 
-    /// Returns the time from which a key isn't meant for a message any more.
+    /// Returns the time after which a key isn't meant for a message.
     fn quiet_from(&self, visible_since: Option<Duration>) -> Option<Duration> {
         Some(visible_since?.max(self.wrote_at) + QUIET)
     }
 
-    /// Returns the next time at which the picture changes by itself.
+    /// Returns the next time at which the screen changes without input or events.
     pub(crate) fn next_change(&self, now: Duration) -> Option<Duration> {
         if let Some(question) = self.questions.front() {
-            // The clock of the task stands still, but the hint changes when keys answer.
+            // The task's clock is stopped, but the hint changes when keys start to answer.
             if !self.editor.is_empty() {
                 return None;
             }
@@ -92,7 +92,7 @@ impl ScreenState {
             _ if self.dialog.is_some() => return self.dialog_key(key, now),
             KeyCode::Esc => return self.escape(),
             _ if self.is_answering(now) && self.is_answer(key) => return self.answer(key, now),
-            // Any other key is typing, and so are the keys after it.
+            // Any other key is typed text, and so are the next keys.
             _ => {
                 self.wrote_at = now;
                 return self.write(key);
@@ -260,7 +260,7 @@ impl ScreenState {
             self.popup = Popup::default();
             return Vec::new();
         }
-        // The old offers stay until there are new ones.
+        // The old offers are shown until new offers arrive.
         vec![ScreenEffect::Complete(path_start.to_owned())]
     }
 
@@ -338,7 +338,7 @@ impl ScreenState {
         self.recalled = None;
         self.transcript.scroll_to_end();
 
-        // A message may begin with a path, which isn't a command.
+        // A message that begins with a path isn't a command.
         let word = text.split_whitespace().next().unwrap_or_default();
         let is_single_word = word.len() == text.len();
         if word.starts_with('/') && (is_single_word || complete::is_command(word)) {

@@ -1,4 +1,5 @@
-//! Questions on the screen: which key answers one, and when a key is still typing.
+//! Questions on the screen. Decides which key answers a question, and whether a key belongs to a
+//! message.
 
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use crate::editor::Editor;
 use crate::layout::{Breaks, wrap};
 use crate::theme::{Role, Theme};
 
-/// Time without a key after which a key is an answer. Keys before that were meant for something
-/// else.
+/// How long no key must have been typed before a key is an answer. Earlier keys were meant for
+/// something else.
 pub(crate) const QUIET: Duration = Duration::from_millis(500);
 
 /// The name of the answerer.
@@ -45,16 +46,16 @@ enum Kind {
     /// `rule` is the rule that a permanent approval would write.
     /// `wider` has the approvals of more calls.
     Approval { rule: Option<String>, wider: Vec<WiderApproval> },
-    /// The fields of a form. Without fields, the person is to open an address. `original` is the
-    /// text as it was asked.
+    /// The fields of a form. Without fields, the person has to open an address. `original`: the
+    /// text as the tool asked it.
     Inquiry { original: String, fields: Vec<FormField> },
 }
 
 #[derive(Debug)]
 enum Stage {
     Choosing,
-    /// Enter approves, and another letter starts a message. One key isn't enough for an answer,
-    /// since a message can begin with any letter.
+    /// Enter approves, and any other letter starts a message. An answer needs two keys, because a
+    /// message can begin with any letter.
     Confirm(Scope, char),
     /// The person gives the reason for a refusal.
     Reason(Editor),
@@ -73,7 +74,7 @@ enum Stage {
 #[derive(Debug, PartialEq)]
 pub(crate) enum QuestionReply {
     Approval(Reply),
-    /// The text of the question and its answer. The asker knows no ID of the question.
+    /// The text of the question, and its answer. The asker doesn't know the question's ID.
     Inquiry(String, InquiryAnswer),
 }
 
@@ -289,7 +290,7 @@ impl OpenQuestion {
         true
     }
 
-    /// Asks for a field. Returns the answer if there are no more fields.
+    /// Asks for a field. If there are no more fields, returns the answer.
     fn go_to_field(&mut self, index: usize, content: Map<String, Value>) -> Option<QuestionReply> {
         let Kind::Inquiry { original, fields } = &self.kind else { return None };
         if index >= fields.len() {
@@ -397,7 +398,7 @@ impl OpenQuestion {
         lines
     }
 
-    /// Returns the lines that are scrolled to, and a last line that says which ones they are.
+    /// Returns the visible lines. A last line has the scroll position.
     fn visible_part(
         &mut self,
         mut lines: Vec<Line<'static>>,
@@ -412,7 +413,7 @@ impl OpenQuestion {
 
         let room = height.saturating_sub(1);
         let max_scrolled = count - height + 1;
-        // A later stage adds its lines at the end, where the person has to see them.
+        // A later stage adds its lines at the end, and the person must see them.
         self.scrolled =
             if self.is_choosing() { self.scrolled.min(max_scrolled) } else { max_scrolled };
         let end = (self.scrolled + room).min(count);
@@ -425,7 +426,7 @@ impl OpenQuestion {
     }
 }
 
-/// Lays out one line of a text. If the line begins with a bar, so do its further rows.
+/// Lays out one line of a text. If the line begins with a bar, all its rows begin with a bar.
 fn question_line(text: &str, style: Style, width: usize) -> Vec<Line<'static>> {
     let none = (String::new(), style);
     let bar = (BAR.to_owned(), style);

@@ -31,9 +31,9 @@ pub struct About {
     pub status: String,
     /// The tools that the model is offered.
     pub tools: String,
-    /// The messages of earlier chats in this directory, the last one last.
+    /// The messages of earlier chats in this directory. The newest message is the last one.
     pub history: Vec<String>,
-    /// Whether the terminal is told when Toolhold needs the person.
+    /// Whether the terminal shows a notification when Toolhold needs the person.
     pub notify: bool,
 }
 
@@ -42,7 +42,7 @@ pub struct About {
 pub(crate) enum Phase {
     /// The agent waits for a message.
     Idle,
-    /// A message or a command is on its way.
+    /// A message or a command was sent but hasn't started.
     Starting,
     /// The model has the request and hasn't answered yet.
     Asking,
@@ -60,7 +60,7 @@ pub(crate) struct Dialog {
     pub(crate) text: String,
     pub(crate) choices: Vec<String>,
     pub(crate) chosen: usize,
-    /// Whether no command of the person opened it.
+    /// Whether the dialog opened without a command of the person.
     pub(crate) is_sudden: bool,
     /// The time from which the person can see the dialog.
     pub(crate) visible_since: Option<Duration>,
@@ -83,7 +83,7 @@ pub struct ScreenState {
     pub(crate) session: String,
     pub(crate) directory: String,
     pub(crate) model: String,
-    /// Tokens that the model's context can have. 0: the number is unknown.
+    /// The size of the model's context in tokens. 0: the size is unknown.
     context_limit: u64,
     /// Tokens of the context that the model read last.
     context_used: u64,
@@ -103,27 +103,27 @@ pub struct ScreenState {
     pub(crate) spent: Spent,
     /// The tokens and the cost before this task.
     spent_before: Spent,
-    /// Results by the confidence of filters: full, partial, fallback.
+    /// The number of results for each confidence of filters: full, partial, fallback.
     pub(crate) filtered: [u64; 3],
     /// Calls that run.
     running: BTreeSet<String>,
-    /// The start of the task. `None`: no task runs.
+    /// The start of the task. `None`: there is no running task.
     started_at: Option<Duration>,
     /// The duration of the last task.
     last_task_time: Duration,
-    /// The time from which the task waits for answers of the person.
+    /// The time since which the task waits for the person's answers.
     waiting_since: Option<Duration>,
-    /// The time in which the task waited for earlier answers.
+    /// How long the task has waited for earlier answers.
     waited: Duration,
     /// The time of the last key.
     pub(crate) last_key: Duration,
-    /// The time at which the person last wrote in the message.
+    /// When the person last changed the message.
     pub(crate) wrote_at: Duration,
     /// Whether the terminal is large enough for the picture.
     pub(crate) is_visible: bool,
-    /// Whether the terminal's window has the focus. `None`: the terminal doesn't say.
+    /// Whether the terminal's window has the focus. `None`: the terminal doesn't report the focus.
     pub(crate) has_focus: Option<bool>,
-    /// The columns and lines of the transcript, as it was drawn last.
+    /// The columns and lines of the transcript when it was last drawn.
     pub(crate) shown: (usize, usize),
 }
 
@@ -301,7 +301,7 @@ impl ScreenState {
         self.send_queued()
     }
 
-    /// Removes an answered question. With the last one, the task goes on.
+    /// Removes an answered question. After the last question, the task continues.
     fn close_question(&mut self, id: &str, now: Duration) -> Option<OpenQuestion> {
         let index = self.questions.iter().position(|question| question.id == id);
         let question = index.and_then(|index| self.questions.remove(index));
@@ -354,8 +354,8 @@ impl ScreenState {
         self.phase != Phase::Idle
     }
 
-    /// Returns the time of this task or the last one, without the time in which the task waited for
-    /// the person.
+    /// Returns the duration of the current or last task, without the time in which the task waited
+    /// for the person.
     pub(crate) fn time(&self, now: Duration) -> Duration {
         let Some(started_at) = self.started_at else { return self.last_task_time };
         let mut waited = self.waited;
@@ -387,8 +387,8 @@ impl ScreenState {
         }
     }
 
-    /// Returns the part of the model's context that the last request took, in percent. Returns
-    /// `None` if the limit is unknown or no request was made.
+    /// Returns the fill level of the model's context after the last request, in percent. Returns
+    /// `None` if the limit is unknown, or if there was no request.
     pub(crate) fn context_fill(&self) -> Option<u64> {
         if self.context_used == 0 {
             return None;
@@ -420,7 +420,7 @@ fn read_tokens(spent: &Spent) -> u64 {
     spent.input.saturating_add(spent.cache_read).saturating_add(spent.cache_written)
 }
 
-/// Sets the time from which something is visible, unless it was visible before.
+/// Sets the time since which something is visible, unless it was already visible.
 fn note_visible(since: &mut Option<Duration>, is_visible: bool, now: Duration) {
     if is_visible {
         since.get_or_insert(now);

@@ -1,4 +1,4 @@
-//! The transcript of the screen: words and actions as blocks, with scrolling.
+//! The transcript of the screen: texts and actions as blocks, with scrolling.
 
 use std::collections::VecDeque;
 
@@ -11,28 +11,28 @@ use crate::layout::{Breaks, text, wrap};
 use crate::markdown;
 use crate::theme::{Role, Theme};
 
-/// Bytes of text that are kept. Older text is in the record.
+/// The most bytes of text in the transcript. Older text is only in the session file.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 
-/// Blocks that are kept.
+/// The most blocks in the transcript.
 const MAX_BLOCKS: usize = 4000;
 
-/// Laid-out lines that are kept.
+/// The most laid-out lines in memory.
 const MAX_LINES: usize = 4000;
 
-/// Bytes of one text of the person or of Toolhold that are shown.
+/// The most bytes of one text of the person or of Toolhold that are shown.
 const MAX_TEXT: usize = 32 * 1024;
 
-/// Bytes of a part of an answer after which the next paragraph starts a new part.
+/// The bytes of an answer's part after which the next paragraph starts a new part.
 const MIN_PART: usize = 1024;
 
-/// Bytes of a part of an answer after which the next line starts a new part.
+/// The bytes of an answer's part after which the next line starts a new part.
 const MAX_PART: usize = 4096;
 
-/// Blocks around the visible ones that keep their lines.
+/// The number of blocks around the visible blocks whose lines stay in memory.
 const NEAR_BLOCKS: usize = 50;
 
-/// Bytes of one thought that are shown: the last ones.
+/// The most bytes of one thought that are shown. The last bytes are shown.
 const MAX_THOUGHT: usize = 4096;
 
 /// A part of the transcript.
@@ -54,7 +54,7 @@ pub(crate) struct AnswerPart {
     text: String,
     /// The line that began a block of code in an earlier part.
     fence: Option<String>,
-    /// The line that began a block of code which is open at the end of the scanned text.
+    /// The opening line of a code block, if the block is still open at the end of the scanned text.
     next_fence: Option<String>,
     /// Bytes of the text that were searched for fences.
     scanned: usize,
@@ -94,7 +94,7 @@ pub(crate) struct Transcript {
     bytes: usize,
     /// Whether the last part of an answer grows.
     is_open: bool,
-    /// `None`: the end is visible.
+    /// The top of the visible part. `None`: the end is visible.
     top: Option<Top>,
     /// Whether results are shown at length.
     is_long: bool,
@@ -171,7 +171,7 @@ impl Transcript {
         let part = neutral(part);
         let mut remaining: &str = &part;
         while !remaining.is_empty() {
-            // In small steps, so that a part ends soon after it has its size.
+            // The steps are small, so that a part ends soon after it reaches its size.
             let step = remaining.ceil_char_boundary(MIN_PART.min(remaining.len()));
             let (text, later) = remaining.split_at(step);
             remaining = later;
@@ -179,7 +179,7 @@ impl Transcript {
         }
     }
 
-    /// Adds a text to the open part of the answer, and starts the next part if this one is full.
+    /// Adds a text to the open part of the answer. Starts a new part if the part is full.
     fn add_to_answer(&mut self, text: &str) {
         if !self.is_open {
             self.push_answer(AnswerPart::default());
@@ -218,7 +218,7 @@ impl Transcript {
         }
     }
 
-    /// Shows results at length, or shortens them again.
+    /// Switches between long and short results.
     pub(crate) fn toggle_length(&mut self) {
         self.is_long = !self.is_long;
         for entry in &mut self.entries {
@@ -235,7 +235,7 @@ impl Transcript {
         self.top.is_none()
     }
 
-    /// Returns the lines of an entry, from its layout if that fits.
+    /// Returns the lines of an entry. An earlier layout is used if it still applies.
     fn entry_lines(&mut self, index: usize, width: usize) -> &[Line<'static>] {
         let entry = &mut self.entries[index];
         if entry.layout.as_ref().is_some_and(|layout| layout.width != width) {
@@ -258,7 +258,8 @@ impl Transcript {
         Some(Line::styled(text, self.theme.style(Role::Faint)))
     }
 
-    /// Returns the top with which the end of the transcript is at the bottom of the screen.
+    /// Returns the scroll position at which the end of the transcript is at the bottom of the
+    /// screen.
     fn last_top(&mut self, width: usize, height: usize) -> Top {
         let mut room = height;
         for index in (0..self.entries.len()).rev() {
@@ -288,7 +289,8 @@ impl Transcript {
         self.top = if is_at_end { None } else { Some(top) };
     }
 
-    /// Returns the index of the top's entry. If the entry was dropped, that is the first one.
+    /// Returns the index of the top's entry. If the entry was dropped, returns the first entry's
+    /// index.
     fn entry_index(&self, top: Top) -> usize {
         let index = usize::try_from(top.block.saturating_sub(self.dropped)).unwrap_or(0);
         index.min(self.entries.len() - 1)
@@ -361,7 +363,7 @@ impl Transcript {
         lines
     }
 
-    /// Drops layouts far from the visible block, if there are many.
+    /// Drops the layouts of blocks far from the visible block if there are many layouts.
     fn drop_layouts_far_from(&mut self, visible: usize) {
         let layouts = self.entries.iter().filter_map(|entry| entry.layout.as_ref());
         let line_count: usize = layouts.map(|layout| layout.lines.len()).sum();
@@ -392,7 +394,7 @@ impl Transcript {
     }
 }
 
-/// Returns the text without its end, if it is too long, and without control characters.
+/// Returns the text without control characters. A long text is truncated.
 fn bounded(text: &str) -> String {
     let shown = cut(text, MAX_TEXT);
     let more = match text.len() - shown.len() {
@@ -432,7 +434,7 @@ impl AnswerPart {
             }
         }
         if end.is_none() && self.text.len() >= 2 * MAX_PART {
-            // The line is too long: the part ends in the middle of the line.
+            // The line is too long, so the part ends inside it.
             let middle = self.text.ceil_char_boundary(2 * MAX_PART);
             self.scanned = self.scanned.max(middle);
             end = Some(middle);
@@ -452,8 +454,8 @@ impl AnswerPart {
     }
 }
 
-/// Returns the line that began the block of code which is open after `line`. `fence` is the same
-/// before the line.
+/// Returns the opening line of the code block that is open after `line`. `fence`: the opening line
+/// of the code block that is open before `line`.
 fn fence_after(line: &str, fence: Option<String>) -> Option<String> {
     let start = line.trim_start();
     if !start.starts_with("```") && !start.starts_with("~~~") {
@@ -480,7 +482,7 @@ impl Block {
         }
     }
 
-    /// Lays out the block, with a free line above it.
+    /// Lays out the block, with an empty line above it.
     fn lines(&self, width: usize, theme: Theme, is_long: bool) -> Vec<Line<'static>> {
         let mut lines = vec![Line::default()];
         match self {

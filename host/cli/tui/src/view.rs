@@ -31,7 +31,7 @@ const MAX_ROWS: usize = 8;
 /// Queued messages that are shown.
 const MAX_QUEUED: usize = 3;
 
-/// Draws the state. `now`: see [`ScreenState::apply`].
+/// Draws the state. For `now`, see [`ScreenState::apply`].
 pub(crate) fn draw(state: &mut ScreenState, frame: &mut Frame<'_>, now: Duration) {
     let area = frame.area();
     state.is_visible = area.width >= MIN_COLUMNS && area.height >= MIN_LINES;
@@ -51,7 +51,7 @@ pub(crate) fn draw(state: &mut ScreenState, frame: &mut Frame<'_>, now: Duration
         main.width -= PANEL_COLUMNS;
         let panel = Rect { x: main.width, width: PANEL_COLUMNS, ..area };
         put_panel(state, frame.buffer_mut(), panel, now);
-        // One column between the text and the bar of the panel stays free.
+        // One column between the text and the panel's bar stays empty.
         main.width -= 1;
     }
 
@@ -155,7 +155,7 @@ fn push_dialog(
 ) {
     lines.extend(text(&dialog.text, theme.style(Role::Plain), width, "", Breaks::Words));
     let room = height.saturating_sub(lines.len() + 6).max(2);
-    // The chosen line is the last visible one, unless all lines before it fit.
+    // The chosen line is the last visible line, unless all lines before it fit on the screen.
     let first = (dialog.chosen + 1).saturating_sub(room);
     for (index, choice) in dialog.choices.iter().enumerate().skip(first).take(room) {
         let (mark, role) = choice_look(index == dialog.chosen);
@@ -165,7 +165,7 @@ fn push_dialog(
     lines.truncate(height.saturating_sub(4).max(4));
 }
 
-/// Returns the mark before a choice, and the role of its text.
+/// Returns the marker of a choice, and the role of its text.
 fn choice_look(is_chosen: bool) -> (&'static str, Role) {
     if is_chosen { ("› ", Role::Selected) } else { ("  ", Role::Plain) }
 }

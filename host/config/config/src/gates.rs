@@ -29,7 +29,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] with the place of a value that can't be used.
+    /// Returns [`HostError::Config`] with the place of a value that can't be used.
     pub fn policy(&self) -> Result<Policy, HostError> {
         let home = self.read_from.as_ref().and_then(|(folders, _)| folders.home.as_deref());
         let tools = &self.values.tools;
@@ -114,7 +114,7 @@ impl Config {
         Blocklist::new(commands)
     }
 
-    /// Returns the trust levels of the plugins whose level isn't the default.
+    /// Returns the trust levels of the plugins that don't have the default level.
     fn provider_trust(&self) -> ProviderTrust {
         let mut plugins = HashMap::new();
         for (name, plugin) in &self.values.plugins {
@@ -131,15 +131,15 @@ impl Config {
         let mut shell_has_rules = false;
         for (tool, rules) in &self.values.tools.permissions {
             let key = format!("tools.permissions.{}", super::dotted_name(tool));
-            // The rules of each file are a list of their own: an untrusted file's `ask` doesn't
-            // undo a denial that comes after it.
+            // The rules of each file form a separate list, so that an `ask` in an untrusted file
+            // can't override a later denial.
             let mut lists: Vec<(Option<&Path>, Vec<Permission>)> = Vec::new();
             for (index, rule) in rules.iter().enumerate() {
                 let source = self.source(&format!("{key}.{index}"));
                 let permission = self.permission(rule, &source, &key, home)?;
                 let file = match &source {
                     Source::File { path, .. } => self.foreign_file(path),
-                    // The rules of a task's bounds have no file, but need a list of their own.
+                    // A task's bounds have no file, but their rules need a separate list.
                     Source::TaskBounds => Some(Path::new("")),
                     _ => None,
                 };
@@ -166,16 +166,16 @@ impl Config {
         Ok(permissions)
     }
 
-    /// Returns the path of the file if it is the working directory's or a ceiling, or `None` if it
-    /// is the operator's own.
+    /// Returns the path if it is the working directory's file or a ceiling. Returns `None` if it is
+    /// the operator's own file.
     fn foreign_file(&self, path: &Path) -> Option<&Path> {
         let project = self.project.iter().map(|project| project.path.as_path());
         let ceilings = self.ceilings.iter().map(|ceiling| ceiling.path.as_path());
         project.chain(ceilings).find(|foreign| *foreign == path)
     }
 
-    /// Builds the permissions that `confirm_patterns` stands for. If autonomy is sandboxed or full,
-    /// the patterns of the default don't apply.
+    /// Builds the permissions for `confirm_patterns`. If autonomy is sandboxed or full, the default
+    /// patterns don't apply.
     fn confirm_patterns(&self, home: Option<&Path>) -> Result<Vec<Permission>, HostError> {
         let shell = &self.values.tools.shell;
         let is_autonomous =
@@ -209,7 +209,7 @@ impl Config {
         } else if rule.action == PermissionAction::Allow {
             Pattern::exactly(text)
         } else {
-            // A rule that denies or asks for one spelling only would protect nothing.
+            // If a rule denied or asked for one spelling only, other spellings would avoid it.
             let message =
                 format!("{key}: `exact` is for rules with `action = \"allow\"`; leave it out");
             return Err(config_error(source, message));
@@ -223,7 +223,7 @@ impl Config {
             pattern,
             verdict,
             rule: describe_rule(rule),
-            // The list is a table of its own: `[[tools.permissions.write]]`.
+            // The list is a separate table: `[[tools.permissions.write]]`.
             place: self.origin_of(source, &format!("{key}.")),
         })
     }
@@ -248,8 +248,8 @@ fn config_error(source: &Source, message: String) -> HostError {
     Problems::from(Problem::new(source.clone(), message)).into()
 }
 
-/// Gives the rules of a file the place of a ceiling. A ceiling is read like any other file, so its
-/// rules have the place of a file until then. The rules of a task's bounds keep their own place.
+/// Marks the rules of a file as rules of a ceiling. A ceiling is read like any other file, so its
+/// rules are first marked as rules of a file. The rules of a task's bounds don't change.
 fn as_ceiling(mut rules: RuleSet, path: &Path) -> RuleSet {
     for rule in &mut rules.rules {
         if rule.place.kind != OriginKind::TaskBounds {
@@ -305,7 +305,7 @@ fn path_globs(
         .flat_map(|glob| spellings(glob.as_str(), home))
         .map(|glob| (glob, String::new()))
         .collect();
-    // A denial ignores case. A glob that allows is compared as it is written.
+    // A denial ignores case. A glob that allows is compared exactly.
     if effect == Effect::Deny { PathGlobs::ignoring_case(globs) } else { PathGlobs::new(globs) }
 }
 

@@ -1,5 +1,5 @@
-//! The inputs of a configuration beside the user's file: variables, flags, the working directory,
-//! and the organisation's files.
+//! The inputs of a configuration in addition to the user's file: variables, flags, the working
+//! directory, and the organisation's files.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -10,39 +10,41 @@ use toolhold_signing::signature_path;
 
 use super::PathAccess;
 
-/// The organisation's ceiling. If anybody but root can write it, the start ends.
+/// The organisation's ceiling. If users other than root can write it, Toolhold doesn't start.
 pub const SYSTEM_CEILING: &str = "/etc/toolhold/ceiling.toml";
 
-/// The organisation's file below the user's own. If anybody but root can write it, the start ends.
+/// The organisation's file, over which the user's own file has precedence. If users other than root
+/// can write it, Toolhold doesn't start.
 pub const SYSTEM_DEFAULTS: &str = "/etc/toolhold/toolhold.toml";
 
 /// The variable that names a further ceiling.
 pub(super) const VARIABLE: &str = "TOOLHOLD_CEILING";
 
-/// The operator's inputs beside the user's file.
+/// The operator's inputs in addition to the user's file.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
-    /// A file that is read instead of the user's own. It has to exist.
+    /// A file that is read instead of the user's own file. It must exist.
     pub file: Option<PathBuf>,
-    /// The directory whose `toolhold.toml` may narrow the user's. If `None`, no such file is read.
+    /// The directory whose `toolhold.toml` may narrow the user's configuration. `None`: no such
+    /// file is read.
     pub working_directory: Option<PathBuf>,
-    /// Environment variables. Only those that begin with `TOOLHOLD_` can be keys.
+    /// The environment variables. Only variables that begin with `TOOLHOLD_` can set keys.
     pub variables: Vec<(OsString, OsString)>,
-    /// Settings `key=value`: the key is dotted, the value is TOML or a bare text.
+    /// The settings `key=value`. The key is dotted, and the value is TOML or an unquoted string.
     pub settings: Vec<String>,
-    /// Directories that are granted in addition, with the access to them.
+    /// The additional granted directories, with the access to them.
     pub allow: Vec<(PathBuf, PathAccess)>,
-    /// The file of the organisation's [`Ceiling`](super::Ceiling), if there is one:
-    /// [`SYSTEM_CEILING`] for a process that runs as a user. The variable `TOOLHOLD_CEILING` names
-    /// a further ceiling.
+    /// The file of the organisation's [`Ceiling`](super::Ceiling), if there is one. For a process
+    /// that runs as a user, this is [`SYSTEM_CEILING`]. The variable `TOOLHOLD_CEILING` names a
+    /// further ceiling.
     pub ceiling: Option<PathBuf>,
-    /// The bounds of a task: the [`task_bounds`](super::Config::task_bounds) of its maker's
-    /// configuration. They are applied last, and only take away.
+    /// The limits of a task: the [`task_bounds`](super::Config::task_bounds) of the configuration
+    /// of the task's creator. They are applied last, and grant nothing.
     pub bounds: Vec<String>,
     /// Names and globs of the only tools that the program offers and calls. `None`: all tools.
     pub only_tools: Option<Vec<String>>,
-    /// The organisation's file below the user's own, if there is one: [`SYSTEM_DEFAULTS`] for a
-    /// process that runs as a user. It has the same keys, and the user's file wins, key by key.
+    /// The organisation's file with the same keys, if there is one. For a process that runs as a
+    /// user, this is [`SYSTEM_DEFAULTS`]. The user's file has precedence, key by key.
     pub defaults: Option<PathBuf>,
 }
 
@@ -82,16 +84,17 @@ impl Inputs {
     }
 }
 
-/// Returns the path of the file with the keys that sign a ceiling, next to it: `ceiling.pub`.
+/// Returns the path of the file with the keys that sign a ceiling. The file is `ceiling.pub`, next
+/// to the ceiling.
 pub fn ceiling_keys_path(ceiling: &Path) -> PathBuf {
     ceiling.with_extension("pub")
 }
 
-/// Returns the directory that this process works in.
+/// Returns the working directory of this process.
 ///
 /// # Errors
 ///
-/// [`HostError`] if it was deleted.
+/// Returns [`HostError`] if the directory was deleted.
 pub fn working_directory() -> Result<PathBuf, HostError> {
     std::env::current_dir().map_err(|error| match error.kind() {
         ErrorKind::NotFound => HostError::Config(

@@ -1,5 +1,5 @@
-//! Inserts one rule or one grant into the user's `toolhold.toml`. The rest of the file stays as it
-//! is, including comments.
+//! Inserts one rule or one grant into the user's `toolhold.toml`. All other content, including
+//! comments, stays the same.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -68,7 +68,7 @@ pub enum InsertError {
     /// The file can't be replaced.
     #[error("{} can't be written: {source}", .folder.display())]
     Folder {
-        /// The folder of the file, or the first one above that exists.
+        /// The folder of the file, or the nearest existing folder above it.
         folder: PathBuf,
         /// The system's answer.
         source: Errno,
@@ -96,10 +96,10 @@ pub enum ConfigEditError {
     /// A table has the form of a value.
     #[error("its tables are written in a form that can't be extended")]
     Tables,
-    /// A list is something else.
+    /// The key has another value instead of a list.
     #[error("the key isn't a list")]
     List,
-    /// The rules of a tool have another form, or mean something else with the rule.
+    /// The rules of a tool have another form, or would change their meaning with the new rule.
     #[error("its rules are written in a form that can't take another rule")]
     Rules,
     /// The file has no name.
@@ -108,12 +108,12 @@ pub enum ConfigEditError {
 }
 
 impl Config {
-    /// The configuration with one more rule, the first of `[[tools.permissions.TOOL]]` in the
-    /// user's own file. Nothing is written. Blocks.
+    /// Makes the configuration with one more rule. The rule becomes the first of
+    /// `[[tools.permissions.TOOL]]` in the user's own file. Nothing is written. Blocks.
     ///
     /// # Errors
     ///
-    /// The reason why the rule can't be written there or wouldn't count.
+    /// Returns the reason why the rule can't be written there or wouldn't apply.
     pub fn with_permission(&self, rule: &AllowRule) -> Result<Self, InsertError> {
         let (folders, inputs) = self.read_from.as_ref().ok_or(InsertError::NoFile)?;
         if let Some(file) = &inputs.file {
@@ -156,18 +156,18 @@ impl Config {
     }
 }
 
-/// Checks that the user's file can be replaced, as far as possible without replacing it.
+/// Checks whether the user's file can be replaced, as far as this is possible without replacing it.
 fn check_writable(path: &Path) -> Result<(), InsertError> {
     let real =
         real_path(path).map_err(|source| InsertError::Path { path: path.to_owned(), source })?;
-    // Missing folders are made.
+    // Missing folders are created later.
     let folder = real.ancestors().skip(1).find(|folder| folder.exists()).unwrap_or(Path::new("/"));
     let access = Access::WRITE_OK | Access::EXEC_OK;
     accessat(CWD, folder, access, AtFlags::EACCESS)
         .map_err(|source| InsertError::Folder { folder: folder.to_owned(), source })
 }
 
-/// Returns the real path of the file, so that a link to it stays a link.
+/// Returns the real path of the file. A link to the file then stays a link.
 fn real_path(path: &Path) -> std::io::Result<PathBuf> {
     match path.canonicalize() {
         Err(error) if error.kind() == ErrorKind::NotFound && file::nothing_is_at(path) => {
@@ -182,8 +182,8 @@ fn real_path(path: &Path) -> std::io::Result<PathBuf> {
 ///
 /// # Errors
 ///
-/// [`HostError::Config`] if the file isn't trusted, or if the rule can't be inserted into its text.
-/// [`HostError::Io`] if the file can't be changed.
+/// Returns [`HostError::Config`] if the file isn't trusted, or if the rule can't be inserted into
+/// its text. Returns [`HostError::Io`] if the file can't be changed.
 pub fn permission(folders: &Folders, rule: &AllowRule) -> Result<PathBuf, HostError> {
     let by_hand = format!(
         "add this rule yourself, before the other rules of `{}`:\n{}",
@@ -198,7 +198,7 @@ pub fn permission(folders: &Folders, rule: &AllowRule) -> Result<PathBuf, HostEr
 ///
 /// # Errors
 ///
-/// As [`permission`].
+/// Returns the same errors as [`permission`].
 pub fn directory(
     folders: &Folders,
     directory: &str,
@@ -216,7 +216,8 @@ pub fn directory(
 ///
 /// # Errors
 ///
-/// [`HostError::Config`] if it isn't a host; otherwise as [`permission`].
+/// Returns [`HostError::Config`] if `host` isn't a valid host. Otherwise returns the same errors as
+/// [`permission`].
 pub fn host(folders: &Folders, host: &str) -> Result<PathBuf, HostError> {
     check_host(host)?;
     let by_hand = format!("add this to `allowed_domains` in [tools.web] yourself: {}", toml(host));
@@ -232,12 +233,12 @@ fn check_host(host: &str) -> Result<(), HostError> {
     }
 }
 
-/// Lets a model on this machine call tools by a JSON text alone. `model`: `PROVIDER/MODEL`. Returns
-/// the file with the entry. Blocks.
+/// Lets a model on this machine make calls as JSON without any other text. `model`:
+/// `PROVIDER/MODEL`. Returns the file with the entry. Blocks.
 ///
 /// # Errors
 ///
-/// As [`permission`].
+/// Returns the same errors as [`permission`].
 pub fn lenient_model(folders: &Folders, model: &str) -> Result<PathBuf, HostError> {
     let by_hand = format!("add this to `lenient_models` in [agent] yourself: {}", toml(model));
     change(folders, &by_hand, |text| {
@@ -245,18 +246,18 @@ pub fn lenient_model(folders: &Folders, model: &str) -> Result<PathBuf, HostErro
     })
 }
 
-/// The grants of a plugin at its installation.
+/// The grants of a plugin when it is installed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenGrants {
-    /// Directories by their real paths.
+    /// The granted directories, by their real paths.
     pub directories: Vec<(String, PathAccess)>,
-    /// Hosts that its requests may reach.
+    /// The hosts that the plugin's requests may reach.
     pub hosts: Vec<String>,
-    /// MiB that it may keep between its calls.
+    /// MiB of data that the plugin may store between calls.
     pub store_mib: Option<u32>,
-    /// MiB of documents that it may keep and search in.
+    /// MiB of documents that the plugin may store and search.
     pub index_mib: Option<u32>,
-    /// Whether an instance of it lasts for a session.
+    /// Whether an instance of the plugin lives for a whole session.
     pub session: bool,
 }
 
@@ -283,12 +284,13 @@ impl WrittenGrants {
     }
 }
 
-/// Grants a plugin the requests of its installation, in addition to its present grants. Returns the
-/// file with the grants. Blocks.
+/// Adds the grants of a plugin's installation to its current grants. Returns the file with the
+/// grants. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Config`] if a host isn't valid; otherwise as [`permission`].
+/// Returns [`HostError::Config`] if a host isn't valid. Otherwise returns the same errors as
+/// [`permission`].
 pub fn plugin(folders: &Folders, name: &str, grants: &WrittenGrants) -> Result<PathBuf, HostError> {
     grants.hosts.iter().try_for_each(|host| check_host(host))?;
     let by_hand = format!(
@@ -359,8 +361,8 @@ fn add_to_list(
     Ok(())
 }
 
-/// Inserts one more item into a list of a table. `default` has the items that apply if there is no
-/// list. Returns `None` if the item is in the list already.
+/// Adds an item to a list of a table. `default`: the items that apply if there is no list. Returns
+/// `None` if the list already has the item.
 fn insert_item(
     text: &str,
     names: &[&str],
@@ -380,7 +382,7 @@ fn insert_item(
         Some(index) if list.get(index).map(ToString::to_string) == Some(item.to_string()) => {
             return Ok(None);
         }
-        // The item has the same path and another access.
+        // The list has an item with the same path and another access.
         Some(index) => drop(list.replace(index, item)),
         None => list.push(item),
     }
@@ -402,8 +404,8 @@ fn change(
     edit: impl FnOnce(&str) -> Result<Option<String>, ConfigEditError>,
 ) -> Result<PathBuf, HostError> {
     let path = folders.config_file();
-    // The lock keeps two processes from losing a rule. It is in the data folder, so that the user's
-    // folder has no further file.
+    // Without the lock, two processes could lose a rule. The lock is in the data folder, so that
+    // the user's folder has no additional file.
     let _lock = PrivateFolder::make(&folders.data)
         .and_then(|data| data.lock("toolhold.toml.lock"))
         .map_err(HostError::io(folders.data.display().to_string()))?;
@@ -449,7 +451,7 @@ fn insert_rule(text: &str, rule: &AllowRule) -> Result<Option<String>, ConfigEdi
     let mut document: DocumentMut = text.parse().map_err(|_| ConfigEditError::Text)?;
     insert_first(&mut document, tool, &rule_text).ok_or(ConfigEditError::Rules)?;
     let written = document.to_string();
-    // The new text has to mean the same as before, with the rule in front.
+    // Except for the rule at the start, the new text must have the same meaning as before.
     if written.parse::<Table>().is_ok_and(|table| table == expected) {
         Ok(Some(written))
     } else {
@@ -484,7 +486,7 @@ fn insert_first(document: &mut DocumentMut, tool: &str, rule_text: &str) -> Opti
     match rules.get_mut(0) {
         Some(first) => {
             new.set_position(first.position());
-            // The comments right above the first rule belong to it.
+            // The comments directly above the first rule belong to this rule.
             let above = first.decor().prefix().and_then(RawString::as_str).unwrap_or_default();
             let comments = above.trim_start_matches('\n');
             let blank_lines = &above[..above.len() - comments.len()];

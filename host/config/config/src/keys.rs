@@ -1,4 +1,4 @@
-//! The known keys of the configuration, from its schema, and advice about unknown ones.
+//! The known keys of the configuration, from its schema. Also gives advice about unknown keys.
 
 use std::sync::LazyLock;
 
@@ -11,8 +11,8 @@ use super::ConfigValues;
 /// A key that can be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    /// The path from the root. `*` stands for a name that the operator chooses, or for an element
-    /// of a list.
+    /// The path from the root. `*` is a placeholder for a name that the operator chooses, or for an
+    /// element of a list.
     pub(super) path: Vec<String>,
     /// Whether the key is a table, rather than a value.
     pub(super) table: bool,
@@ -20,8 +20,8 @@ pub(super) struct Key {
     pub(super) in_list: bool,
 }
 
-/// Returns every key, including tables. The list is made at the first use: most starts don't need
-/// it.
+/// Returns every key, including tables. The list is made at the first use, because it is rarely
+/// needed.
 pub(super) fn known() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(from_schema);
     &KEYS
@@ -64,7 +64,7 @@ fn walk_key(
     path.pop();
 }
 
-/// Finds the most similar key of the table of an unknown key. Returns it as advice.
+/// Finds the key that is most similar to an unknown key, in the same table. Returns it as advice.
 pub(super) fn similar_key(unknown: &[String]) -> Option<String> {
     let (last, table) = unknown.split_last()?;
     let similar = nearest(last, siblings(known(), table).into_iter())?;
@@ -80,8 +80,8 @@ fn siblings<'k>(keys: &'k [Key], table: &[String]) -> Vec<&'k str> {
         .collect()
 }
 
-/// Tables that are often written in place of others: the written name, and the tables that have
-/// the keys.
+/// Tables that are often confused with other tables. Each has the name that people write, and the
+/// tables that have the keys.
 const MISTAKEN: [(&str, &[&str]); 4] = [
     ("tools.bash", &["tools.shell"]),
     ("tools.code", &["index"]),
@@ -89,8 +89,8 @@ const MISTAKEN: [(&str, &[&str]); 4] = [
     ("tools.search_code", &["index", "tools.code"]),
 ];
 
-/// Returns advice about an unknown key: the most similar key of its table, the table that it
-/// belongs in, or the keys of its table.
+/// Returns advice about an unknown key: the most similar key in its table, the right table for the
+/// key, or all keys of its table.
 pub(super) fn advice(unknown: &[String]) -> String {
     let Some((last, table)) = unknown.split_last() else {
         return String::new();

@@ -2,16 +2,18 @@
 //!
 //! The sources in order: the defaults, the organisation's `toolhold.toml`, the user's
 //! `toolhold.toml`, the working directory's `toolhold.toml`, `TOOLHOLD_*` variables, `--set`. A
-//! later source wins, key by key. `--allow` and `--allow-read` add to `tools.file.allowed_paths`.
-//! The working directory's file only narrows, by a rule for each key, unless the user trusts it. A
-//! [`Ceiling`] is applied last and only takes away, by the same rules.
+//! later source has precedence, key by key. `--allow` and `--allow-read` add to
+//! `tools.file.allowed_paths`.
 //!
-//! Nothing is guessed. An unknown key, a wrong type or a file that others can write ends the start,
-//! and every problem is named: a setting that silently falls back to its default might be one that
-//! protects something.
+//! Unless the user trusts the working directory's file, it can only narrow the configuration. Each
+//! key has a rule for this. A [`Ceiling`] is applied last, and can only narrow, by the same rules.
 //!
-//! [`ConfigValues`] has all keys, [`load`] reads them, and [`Config`] is the result with the source of
-//! each value.
+//! Nothing is guessed. With an unknown key, a wrong type or a file that other users can write,
+//! Toolhold doesn't start and reports every problem. If an invalid setting silently became its
+//! default, a protection might be lost.
+//!
+//! [`ConfigValues`] has all keys, [`load`] reads them, and [`Config`] is the result with the source
+//! of each value.
 
 mod bound;
 mod ceiling;

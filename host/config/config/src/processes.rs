@@ -1,5 +1,5 @@
-//! Builds the grants of processes from the configuration: the files, hosts and programs of
-//! commands, plugins' programs and MCP servers, and their environment.
+//! Builds the grants of processes from the configuration. The processes are commands, the programs
+//! of plugins, and MCP servers. The grants are files, hosts, programs and environment variables.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -21,7 +21,7 @@ use super::{
 /// The files, hosts and programs of one plugin's processes.
 #[derive(Clone, Debug)]
 pub struct ProcessGrants {
-    /// The granted directories, and the globs for the files in them.
+    /// The granted directories, and the globs for the files in these directories.
     pub files: FileGrants,
     /// Existing trees that presets grant, by their real paths.
     pub extra_trees: Vec<Tree>,
@@ -31,15 +31,16 @@ pub struct ProcessGrants {
     pub sockets: Vec<PathBuf>,
     /// The programs that may be started.
     pub programs: Programs,
-    /// Whether other programs may be started that would be allowed as commands of `bash`.
+    /// Whether programs without a grant may be started if the rules for `bash` allow them.
     pub judged: bool,
-    /// The number of programs that may outlive a call, in one session.
+    /// The number of programs in one session that may keep running after a call.
     pub services: u64,
-    /// Whether such programs need no grant if they are allowed as commands of `bash`.
+    /// Whether the programs of `services` need no grant if the rules for `bash` allow them.
     pub judged_services: bool,
     /// Whether a shell may run commands.
     pub shell: bool,
-    /// Whether the processes reach the network. A plugin's processes never need approval for it.
+    /// Whether the processes may use the network. A plugin's processes never need approval for the
+    /// network.
     pub network: NetworkGrant,
     /// The required part of the sandbox.
     pub sandbox: Sandbox,
@@ -70,9 +71,9 @@ pub struct ProcessContext {
     pub also: Vec<Tree>,
     /// The places of presets that aren't used, each with the preset's name.
     pub other_presets: Vec<(&'static str, PathBuf)>,
-    /// The presets that are used, as they were written.
+    /// The enabled presets, as they were written.
     pub used_presets: Vec<&'static str>,
-    /// Paths of credentials. They need not exist.
+    /// Paths of credentials. These files may be missing.
     pub credentials: Vec<PathBuf>,
     /// The names of the processes' environment variables.
     pub variables: Vec<String>,
@@ -99,7 +100,7 @@ pub enum ProcessKind {
     Server,
 }
 
-/// The keys of one table of the configuration about processes.
+/// The keys for processes in one table of the configuration.
 struct ProcessTable<'t> {
     /// `tools.shell`, `plugins.NAME` or `mcp.servers.NAME`.
     name: String,
@@ -110,26 +111,26 @@ struct ProcessTable<'t> {
     presets: &'t [PresetName],
 }
 
-/// `PATH` of processes if the operator's environment has none.
+/// The `PATH` of processes if the operator's environment has no `PATH`.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// AddressSanitizer without its search for leaks, which traces the program. The sandbox refuses to
-/// trace, and a program whose leaks can't be searched for fails.
+/// A variable that disables the leak detection of AddressSanitizer. Leak detection traces the
+/// program, and the sandbox denies tracing, so the program would fail.
 const LEAK_CHECK: (&str, &str) = ("ASAN_OPTIONS", "detect_leaks=0");
 
-/// `HOME` of processes if the user has no home directory: a private, empty folder.
+/// The `HOME` of processes if the user has no home directory: a private, empty folder.
 const NO_HOME: &str = "/tmp";
 
 /// Variables of the operator that every process gets, in addition to `LC_*`.
 const USUAL: [&str; 5] = ["USER", "LOGNAME", "LANG", "LANGUAGE", "TZ"];
 
 impl Config {
-    /// Builds the grants of the commands of the built-in shell. They are empty if the shell is
-    /// disabled. Makes missing caches of presets.
+    /// Builds the grants of the commands of the built-in shell. If the shell is disabled, the
+    /// grants are empty. Creates missing cache directories of presets.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] for a grant that isn't an existing directory.
+    /// [`HostError::Config`] if a granted directory doesn't exist.
     pub fn processes_of_shell(
         &self,
         folders: &Folders,
@@ -155,7 +156,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// As [`Self::processes_of_shell`].
+    /// Returns the same errors as [`Self::processes_of_shell`].
     pub(crate) fn shell_files(
         &self,
         folders: &Folders,
@@ -182,7 +183,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] if the template is wrong, or belongs to no command.
+    /// [`HostError::Config`] if the template is invalid, or if the plugin isn't run as a command.
     pub fn command_of_plugin(&self, name: &str) -> Result<Option<CommandTemplate>, HostError> {
         let Some(plugin) = self.values.plugins.get(name) else { return Ok(None) };
         if !plugin.command {
@@ -215,12 +216,12 @@ impl Config {
         HostError::from(Problems::from(Problem::new(source, message)))
     }
 
-    /// Builds the grants of the processes of the plugin `name`. Returns `None` if it may start no
-    /// processes.
+    /// Builds the grants of the processes of the plugin `name`. Returns `None` if the plugin may
+    /// not start processes.
     ///
     /// # Errors
     ///
-    /// As [`Self::processes_of_shell`].
+    /// Returns the same errors as [`Self::processes_of_shell`].
     pub fn processes_of_plugin(
         &self,
         name: &str,
@@ -261,11 +262,11 @@ impl Config {
     }
 
     /// Builds the grants of the server `name` of `[mcp.servers]`. Returns `None` if there is no
-    /// such server.
+    /// server with this name.
     ///
     /// # Errors
     ///
-    /// As [`Self::processes_of_shell`].
+    /// Returns the same errors as [`Self::processes_of_shell`].
     pub fn processes_of_server(
         &self,
         name: &str,
@@ -297,8 +298,8 @@ impl Config {
         Ok(Some(grants))
     }
 
-    /// Builds the path rules of processes. The default of `deny_write` doesn't apply to them: git
-    /// has to write to most of its folder, and the sandbox protects the other parts.
+    /// Builds the path rules of processes. The default of `deny_write` doesn't apply to processes:
+    /// git must write to most of `.git`, and the sandbox protects the other parts.
     fn process_files(
         &self,
         key: &str,
@@ -315,7 +316,8 @@ impl Config {
         )
     }
 
-    /// Builds the grants that don't depend on the kind of the table: it grants no programs.
+    /// Builds the grants that are the same for all kinds of tables. These grants contain no
+    /// programs.
     fn processes(
         &self,
         files: FileGrants,
@@ -450,7 +452,7 @@ impl Config {
     }
 }
 
-/// Returns the real path, or `None` if a tool could exchange a link on the path.
+/// Returns the real path, or `None` if a tool could change a link on the path.
 fn unlinked(place: &Path) -> Option<PathBuf> {
     match resolve(place) {
         Ok(Resolved { real, link: None }) => Some(real),
@@ -458,7 +460,7 @@ fn unlinked(place: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Returns the existing places of the presets that aren't used, each with its preset's name.
+/// Returns the existing paths of presets that aren't enabled, each with its preset's name.
 fn unused_places(roots: &Roots<'_>, used: &[&'static Preset]) -> Vec<(&'static str, PathBuf)> {
     let mut unused = Vec::new();
     for preset in &PRESETS {
@@ -470,8 +472,8 @@ fn unused_places(roots: &Roots<'_>, used: &[&'static Preset]) -> Vec<(&'static s
     unused
 }
 
-/// Returns a path without `..`, by its spelling alone: links aren't resolved, since a command could
-/// put a link there.
+/// Removes `..` from a path without resolving links, since a command could create a link on the
+/// path.
 fn without_parents(path: &str, folders: &Folders, working_directory: &Path) -> PathBuf {
     let home = folders.home.as_deref().map(real_or_given);
     let expanded = expand(path, working_directory, &Folders { home, ..folders.clone() });
@@ -486,7 +488,8 @@ fn without_parents(path: &str, folders: &Folders, working_directory: &Path) -> P
     plain
 }
 
-/// Builds the environment of processes. It starts empty, so that nothing is inherited by accident.
+/// Builds the environment of processes. The environment starts empty, so that processes inherit
+/// nothing by accident.
 fn build_environment(
     variables: &BTreeMap<String, String>,
     home: Option<&Path>,
@@ -507,8 +510,8 @@ fn build_environment(
     let languages = variables.keys().map(String::as_str).filter(|name| name.starts_with("LC_"));
     for name in usual_names.into_iter().chain(languages) {
         let Some(value) = variables.get(name) else { continue };
-        // A variable may look like a credential by its name or by its value, for example an address
-        // with a password.
+        // A variable may contain a credential if its name or its value looks like one, for example
+        // an address with a password.
         if !value.is_empty() && is_harmless(name, value) {
             environment.insert(name.to_owned(), value.clone());
         }

@@ -1,4 +1,4 @@
-//! Finds errors in the tables of `[providers]`, in the keys that name such a table, and in
+//! Finds errors in the tables of `[providers]`, in the keys that name one of these tables, and in
 //! `[index.qdrant]`.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use super::{Config, Problem, ProviderSettings, Qdrant, VectorBackend, dotted_nam
 const MAX_COLLECTION: usize = 64;
 
 impl Config {
-    /// Finds problems of the agent and its providers that can't be found in a single value.
+    /// Finds problems of the agent and its providers that concern more than one value.
     pub(super) fn provider_problems(&self) -> Vec<Problem> {
         let providers = &self.values.providers;
         let of_providers = providers.iter().filter_map(|(name, provider)| {
@@ -53,7 +53,7 @@ impl Config {
         of_providers.chain(of_names).chain(self.qdrant_problem()).collect()
     }
 
-    /// Finds an error in the keys of `[index.qdrant]`, if it is used.
+    /// Finds an error in the keys of `[index.qdrant]` if the table is used.
     fn qdrant_problem(&self) -> Option<Problem> {
         let index = &self.values.index;
         let Qdrant { url, collection, secrets } = &index.qdrant;
@@ -85,7 +85,8 @@ impl Config {
         Some(Problem::new(self.source_below(key), format!("[index.qdrant] {why}")))
     }
 
-    /// Returns the keys of tools and plugins that name a model for vectors: table, key and name.
+    /// Returns the keys of tools and plugins that name a model for vectors. Each item has the
+    /// table, the key and the name.
     fn embeddings(&self) -> impl Iterator<Item = (String, &'static str, &String)> {
         let of_plugins =
             self.values.plugins.iter().map(|(name, plugin)| {
@@ -107,7 +108,8 @@ impl Config {
 
 /// Finds an error in the keys of one provider. Returns a phrase after the name of its table.
 fn problem(name: &str, provider: &ProviderSettings) -> Option<String> {
-    // The other keys can be in a file of their own. The first use says what is missing.
+    // Another file can set the other keys. An error about a missing key is reported at the first
+    // use.
     let (_, base_url) = provider.place(name)?;
     if let Err(why) = Target::with_url(base_url) {
         return Some(format!("has a `base_url` that can't be used: {why}"));
@@ -123,7 +125,7 @@ fn problem(name: &str, provider: &ProviderSettings) -> Option<String> {
         if secret.header.is_some() {
             secret.placement().0
         } else {
-            // A secret without a header is sent in the place that the format has for its key.
+            // A secret without a header uses the place that the format has for its key.
             "the key of the format".to_owned()
         }
     });

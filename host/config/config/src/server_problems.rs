@@ -37,7 +37,7 @@ fn problem(server: &McpServer) -> Option<String> {
     if has_command && has_url {
         return Some("has both `command` and `url`; remove one of them".to_owned());
     }
-    // The other keys can be in a file of their own. The approval says what is missing.
+    // Another file can set the other keys. `toolhold mcp approve` reports missing keys.
     if !has_command && !has_url {
         return None;
     }

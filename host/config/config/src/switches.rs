@@ -10,12 +10,13 @@ use toolhold_policy::{
 use super::Config;
 
 impl Config {
-    /// Returns the denial of the tools that the key `key`, which ends in `enabled`, disables.
+    /// Returns the denial of the tools that the key `key` disables. The key's name ends in
+    /// `enabled`.
     pub fn disabled(&self, key: &str) -> Decision {
         let place = self.origin(key);
         let table = key.trim_end_matches(".enabled");
         let remedy = place.remedy(|| match &place.kind {
-            // There is no line yet.
+            // A default has no line in a file.
             OriginKind::Default(_) => {
                 let lines = self.own_table(table).lines("enabled = true");
                 format!("To enable it, {lines}")
@@ -62,7 +63,7 @@ impl Config {
             if self.ceilings.iter().any(|ceiling| ceiling.leaves_no_directory(short_name)) {
                 denial.rule = Cow::Borrowed("allowed_paths: no directory is left");
             }
-            // The switch also disables the plugins that replace the built-in one.
+            // The switch also disables the plugins that replace the built-in tool.
             for (name, _) in plugins.iter().filter(|(_, plugin)| plugin.replaces == builtin) {
                 switches.providers.insert(name.clone(), denial.clone());
             }
@@ -90,7 +91,7 @@ impl Config {
         Some(OnlyTools { names, refusal })
     }
 
-    /// Builds the dependencies between tools. Returns `None` if dependencies aren't enabled.
+    /// Builds the dependencies between tools. Returns `None` if dependencies are disabled.
     pub fn dependencies(&self) -> Option<Dependencies> {
         let table = &self.values.tools.dependencies;
         if !table.enabled {

@@ -1,9 +1,9 @@
-//! The keys of `toolhold.toml`: one file for each table, with the type, the default and the meaning
-//! of every key, and what a file in the working directory may do to it.
+//! The keys of `toolhold.toml`. Each table has a file, which defines the type, the default and the
+//! meaning of every key, and whether a file in the working directory may change it.
 //!
-//! Where values come from, and what narrows them, is in `toolhold-config`.
+//! `toolhold-config` loads the values and narrows them.
 //!
-//! [`presets`] are sets of grants, by name.
+//! [`presets`] are named sets of grants.
 
 mod agent;
 mod amount;
@@ -108,20 +108,20 @@ pub use undo::Undo;
 pub use web::{OtherDomains, Web};
 
 section! {
-    /// The whole configuration. Every key has a safe default: without any file, the tools work on
+    /// The whole configuration. Every key has a safe default: without any file, the tools work in
     /// the working directory.
     pub struct ConfigValues {
         /// Settings of all tools.
         pub tools: Tools, Narrowing::Table(Tools::RULES);
         /// Approvals of calls.
         pub approvals: Approvals, Narrowing::Table(Approvals::RULES);
-        /// The server of `toolhold serve`. `structured` is about answers; every other key is about
+        /// The server of `toolhold serve`. `structured` is about answers. All other keys are about
         /// HTTP.
         pub serve: Serve, Narrowing::Table(Serve::RULES);
         /// The proxy and the certificate authorities for the requests of plugins and of Toolhold
         /// itself.
         pub network: Network, Narrowing::Table(Network::RULES);
-        /// A folder whose plugins are loaded without being named one by one.
+        /// A folder whose plugins are loaded even if the configuration doesn't name them.
         pub plugin_folder: PluginFolder, Narrowing::Table(PluginFolder::RULES);
         /// The plugins that may be installed and loaded, from any source.
         pub installing: Installing, Narrowing::Table(Installing::RULES);
@@ -129,8 +129,9 @@ section! {
         pub audit: Audit, Narrowing::Table(Audit::RULES);
         /// Traces and metrics of calls, for OpenTelemetry.
         pub telemetry: Telemetry, Narrowing::Table(Telemetry::RULES);
-        /// Plugins that are not built in. The key is the plugin's name, which stands before `__` in
-        /// the names of its tools: at most 24 of `[a-z0-9-]`, a letter first.
+        /// Plugins that are not built in. The key is the plugin's name, which comes before `__` in
+        /// the names of its tools. A name has at most 24 characters of `[a-z0-9-]` and starts with
+        /// a letter.
         pub plugins: BTreeMap<String, Plugin>, Narrowing::Named(Plugin::RULES);
         /// Servers of the Model Context Protocol whose tools Toolhold offers.
         pub mcp: Mcp, Narrowing::Table(Mcp::RULES);
@@ -140,8 +141,8 @@ section! {
         pub skills: Skills, Narrowing::Table(Skills::RULES);
         /// Toolhold's own agent.
         pub agent: Agent, Narrowing::Table(Agent::RULES);
-        /// Providers of models. The key is a name of your choice: at most 24 of `[a-z0-9-]`, a
-        /// letter first.
+        /// Providers of models. The key is a name of your choice. A name has at most 24 characters
+        /// of `[a-z0-9-]` and starts with a letter.
         pub providers: BTreeMap<String, ProviderSettings>, Narrowing::Named(ProviderSettings::RULES);
     }
 }

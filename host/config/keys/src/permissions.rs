@@ -1,4 +1,4 @@
-//! `[tools.permissions]`: the rules of single tools for allowing, asking and denying.
+//! `[tools.permissions]`: the rules of single tools that allow, ask or deny.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -11,7 +11,7 @@ pub struct PermissionRule {
     /// A glob that is compared with the subject of the call.
     pub pattern: WrittenPattern,
     /// Whether the pattern is compared literally: without wildcards, case-sensitive, and without
-    /// files below a directory. Only for rules that allow.
+    /// files below a directory. This field is only for rules that allow.
     #[serde(default, skip_serializing_if = "is_false")]
     pub exact: bool,
     /// The decision about the call.
@@ -36,16 +36,16 @@ pub enum PermissionAction {
     Deny,
 }
 
-/// A text with wildcards: `*` stands for any text, `?` for one character.
+/// A pattern with wildcards: `*` matches any text, and `?` matches one character.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenPattern(pub(crate) String);
 
 impl WrittenPattern {
-    /// A pattern.
+    /// Creates a pattern.
     ///
     /// # Errors
     ///
-    /// If it is empty or too long.
+    /// Returns an error if the pattern is empty or too long.
     pub fn new(pattern: impl Into<String>) -> Result<Self, PatternLengthError> {
         let pattern = pattern.into();
         TextGlob::new(&pattern)?;

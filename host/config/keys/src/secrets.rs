@@ -1,5 +1,5 @@
-//! The keys of secrets for requests: where each comes from, and which requests carry it. The
-//! configuration itself contains no secret.
+//! The keys of secrets for requests: the source of each secret, and the requests that contain it.
+//! The configuration itself contains no secret.
 
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -9,10 +9,10 @@ use crate::narrowing::{Narrowing, section};
 use crate::string_types::{as_written, inline_schema};
 use crate::{Method, VariableName};
 
-// A secret's source and its destination are in one table, so that nobody has to compare two files.
+// A secret's source and destination are in one table, so that they can be checked together.
 section! {
     /// A secret: its source, which is one of `env`, `file` and `command`, and the requests that
-    /// carry it.
+    /// contain it.
     #[derive(Eq)]
     pub struct Secret {
         /// The variable of your environment with the secret.
@@ -39,8 +39,8 @@ section! {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["GET"]]))]
         pub methods: Vec<Method>, Narrowing::Ignored;
-        /// The starts of the requests' paths, in whole segments: `"/v1"` is for `/v1/items`, not
-        /// for `/v10`. If empty, all paths.
+        /// The prefixes of the requests' paths, in whole segments: `"/v1"` matches `/v1/items`, but
+        /// not `/v10`. If empty, all paths match.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(extend("examples" = [["/v1"]]))]
         pub paths: Vec<PathPrefix>, Narrowing::Ignored;
@@ -122,8 +122,8 @@ impl ServerSecret {
     }
 }
 
-/// A host that a secret is sent to, or `*.` and a name for all hosts below it, with or without a
-/// port.
+/// A host to which a secret is sent, or `*.` and a name for all hosts below that name. The port is
+/// optional.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WrittenSecretHost(String);
 
@@ -142,7 +142,7 @@ inline_schema!(WrittenSecretHost, "SecretHost", json_schema!({ "type": "string",
 /// Most characters of a header's name, of a prefix, of a parameter's name, and of a path.
 const MAX_TEXT: usize = 128;
 
-/// Headers about the transport, which Toolhold sets itself.
+/// Headers of the transport, which Toolhold sets itself.
 const CARRYING: [&str; 12] = [
     "accept-encoding",
     "connection",
@@ -158,7 +158,7 @@ const CARRYING: [&str; 12] = [
     "upgrade",
 ];
 
-/// A text that is valid at one place of a request.
+/// Declares a string type that checks whether its text is valid in one part of a request.
 macro_rules! text {
     ($(#[$doc:meta])* $name:ident, $fits:expr, $expected:literal) => {
         $(#[$doc])*
@@ -171,7 +171,7 @@ macro_rules! text {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let written = String::deserialize(deserializer)?;
                 let fits: fn(&str) -> bool = $fits;
-                // The value isn't shown: it could be the secret itself.
+                // The error doesn't show the value, because the value could be the secret itself.
                 if written.len() <= MAX_TEXT && fits(&written) { Ok(Self(written)) } else { Err(serde::de::Error::custom($expected)) }
             }
         }
@@ -251,14 +251,14 @@ impl Secret {
             && self.paths_overlap(other)
     }
 
-    /// Checks whether one method is that of both secrets. An empty list stands for all methods.
+    /// Checks whether both secrets have a method in common. An empty list means all methods.
     fn methods_overlap(&self, other: &Self) -> bool {
         self.methods.is_empty()
             || other.methods.is_empty()
             || self.methods.iter().any(|method| other.methods.contains(method))
     }
 
-    /// Checks whether one path could be that of both secrets. An empty list stands for all paths.
+    /// Checks whether one path could match both secrets. An empty list means all paths.
     fn paths_overlap(&self, other: &Self) -> bool {
         self.paths.is_empty()
             || other.paths.is_empty()
@@ -268,12 +268,12 @@ impl Secret {
     }
 }
 
-/// Checks whether an element of one list fits an element of the other list.
+/// Checks whether `fits` is true for a pair of elements of the two lists.
 fn any_pair<T>(one: &[T], other: &[T], fits: fn(&T, &T) -> bool) -> bool {
     one.iter().any(|one| other.iter().any(|other| fits(one, other)))
 }
 
-/// Checks whether a path is `above` or below it, in whole segments.
+/// Checks whether `path` is equal to `above` or below it, in whole segments.
 fn is_below(path: &str, above: &str) -> bool {
     match path.strip_prefix(above.trim_end_matches('/')) {
         Some(below) => below.is_empty() || below.starts_with('/'),
@@ -288,14 +288,14 @@ fn hosts_overlap(one: &str, other: &str) -> bool {
     if one.port() != other.port() {
         return false;
     }
-    // Names are compared in their normal form: a name may contain letters of any language, or be
-    // encoded.
+    // Names are compared in their normal form, because a name may contain letters of any language,
+    // or be encoded.
     let one_host = one.hosts().normal();
     let other_host = other.hosts().normal();
     let one = one_host.as_bytes();
     let other = other_host.as_bytes();
-    // For each prefix of `one`, by its length: whether it overlaps the current prefix of `other`,
-    // which is empty at first.
+    // The list says for each prefix of `one`, by its length, whether the prefix overlaps the
+    // current prefix of `other`. The prefix of `other` is empty at first.
     let mut overlaps = vec![true];
     for &letter in one {
         let shorter_overlaps = overlaps[overlaps.len() - 1];
@@ -305,7 +305,7 @@ fn hosts_overlap(one: &str, other: &str) -> bool {
         let mut next = vec![other_letter == b'*' && overlaps[0]];
         for (index, &letter) in one.iter().enumerate() {
             let is_same_letter = overlaps[index] && letter == other_letter;
-            // A `*` matches nothing, or one letter more of the other pattern.
+            // A `*` matches nothing, or one more letter of the other pattern.
             let has_star = letter == b'*' || other_letter == b'*';
             let star_overlaps = next[index] || overlaps[index + 1];
             next.push(is_same_letter || (has_star && star_overlaps));
@@ -315,7 +315,7 @@ fn hosts_overlap(one: &str, other: &str) -> bool {
     overlaps[one.len()]
 }
 
-/// Checks whether a key is in a table of secrets. Messages don't show its written value.
+/// Checks whether a key is in a table of secrets. Messages don't show the value of this key.
 pub fn is_in_secrets(path: &[String]) -> bool {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     matches!(

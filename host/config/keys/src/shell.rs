@@ -1,4 +1,5 @@
-//! `[tools.shell]`: what commands may do, and what the processes that they start may see and use.
+//! `[tools.shell]`: the rules for commands, and the files and resources that their processes may
+//! use.
 
 use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -10,26 +11,28 @@ use crate::string_types::{as_written, inline_schema};
 use crate::{AllowedPath, Bounded, PathGlob, WrittenPattern};
 
 section! {
-    /// Rules for commands, from any tool, and the sandbox of their processes.
+    /// Rules for commands of all tools, and the sandbox of their processes.
     pub struct Shell {
         /// Whether the `bash` tool exists. `false` removes it from the catalogue.
         pub enabled: bool = true, Narrowing::OnlyFalse;
-        /// Directories that commands may use. If empty, those of `[tools.file]`. `deny_read`,
-        /// `allow_read` and `deny_write` of `[tools.file]` also apply to commands, except the
-        /// default of `deny_write`, because git writes to `.git`.
+        /// Directories that commands may use. If empty, commands use the directories of
+        /// `[tools.file]`. `deny_read`, `allow_read` and `deny_write` of `[tools.file]` also apply
+        /// to commands. The default of `deny_write` doesn't, because git writes to `.git`.
         pub allowed_paths: Vec<AllowedPath>, Narrowing::Directories;
         /// Whether commands may use the network: never, with approval, or always. `allow_network =
         /// false` means `"deny"`, and `allow_network = true` means `"allow"`.
         pub network: NetworkGrant, Narrowing::Stricter(&["deny", "ask", "allow"]);
-        /// The kernel sandbox for commands and for programs of plugins. `"strict"`: all parts of
-        /// the sandbox, or the program doesn't start. `"best-effort"`: the parts that this machine
-        /// has, with a notice about missing ones. `"off"`: no sandbox.
+        /// The kernel sandbox for commands and for programs of plugins. With `"strict"`, a program
+        /// starts only if all parts of the sandbox are available. With `"best-effort"`, the sandbox
+        /// has the parts that this machine supports, and a notice lists the missing parts. With
+        /// `"off"`, there is no sandbox.
         pub sandbox: SandboxMode, Narrowing::Stricter(&["strict", "best-effort", "off"]);
-        /// Your development tools that commands use, by name. Their caches, programs and settings
-        /// are granted, their credentials are not.
+        /// Your development tools that commands use, by name. Commands get their caches, programs
+        /// and settings, but not their credentials.
         pub presets: Vec<PresetName>, Narrowing::Subset;
-        /// Variables of your environment that commands get in addition to the usual ones, by name.
-        /// A variable that looks like a credential is passed on only if it is named here.
+        /// Variables of your environment, by name, that commands get in addition to the usual
+        /// variables. A variable that looks like a credential is passed on only if this list names
+        /// it.
         pub env: Vec<VariableName>, Narrowing::Subset;
         /// Sockets in the granted directories that commands may connect to, and folders of such
         /// sockets. All other sockets are hidden, because the program behind a socket runs outside
@@ -43,15 +46,16 @@ section! {
         pub blocked_commands: Vec<WrittenPattern>, Narrowing::Adds;
         /// Exceptions from the commands that are always denied.
         pub allowed_commands: Vec<WrittenPattern>, Narrowing::Subset;
-        /// The programs that a command may start, by name. If empty, any. Shell built-ins (`cd`,
-        /// `echo`, …) are always allowed. A command that can't be resolved is denied.
+        /// The programs that a command may start, by name. If empty, a command may start any
+        /// program. Shell built-ins (`cd`, `echo`, …) are always allowed. A command that can't be
+        /// resolved is denied.
         pub only_commands: Vec<WrittenPattern>, Narrowing::Restricts;
         /// Whether a command that can't be resolved, or that contains `$(…)`, backticks, `<(…)` or
         /// `>(…)`, is denied instead of needing approval.
         pub strict_parse: bool, Narrowing::OnlyTrue;
-        /// Strings that make a command need approval if it contains one of them. They apply if
-        /// `[tools.permissions]` has no rule for `bash`. The default strings apply only with
-        /// `autonomy = "ask"`.
+        /// Strings that make a command need approval. A command needs approval if it contains one
+        /// of them, unless `[tools.permissions]` has a rule for `bash`. The default strings apply
+        /// only with `autonomy = "ask"`.
         pub confirm_patterns: Vec<WrittenPattern> = CONFIRM.iter().map(|text| WrittenPattern((*text).to_owned())).collect(), Narrowing::Adds;
         /// Whether commands of high risk (`rm`, `chmod`, `ssh`, …) are denied instead of needing
         /// approval.
@@ -62,14 +66,14 @@ section! {
         /// Whether files are saved before a command changes them, for `toolhold undo`, as for file
         /// tools (`[tools.undo]`).
         pub transactional: bool = true, Narrowing::OnlyTrue;
-        /// Globs of the files whose changes by commands are saved. If empty, all.
+        /// Globs of the files whose changes by commands are saved. If empty, all changes are saved.
         pub transaction_scope: Vec<PathGlob> = vec![PathGlob::known("**")], Narrowing::Ignored;
-        /// Whether a change by a command is denied if the old state can't be saved: because it is
-        /// too large, or because the sandbox can't see the command's changes.
+        /// Whether a change by a command is denied if the old state can't be saved. The reason is
+        /// that the file is too large, or that the sandbox can't see the command's changes.
         pub snapshot_required: bool, Narrowing::OnlyTrue;
         /// Bytes that are saved for the commands of one call. 0 means `call_mib` of `[tools.undo]`.
         pub max_snapshot_bytes: u64, Narrowing::Ignored;
-        /// Whether the changes of a command are undone at once if it ends with one of
+        /// Whether the changes of a command are undone at once if the command ends with one of
         /// `auto_rollback_exit_codes`.
         pub auto_rollback: bool, Narrowing::Ignored;
         /// The exit codes that undo the changes of a command. If empty, 2 and above.
@@ -90,11 +94,12 @@ section! {
 section! {
     /// Jobs: commands in the background. The `limits` of commands also apply to jobs.
     pub struct JobSettings {
-        /// Jobs of one session that run at the same time. 0: no jobs, and no tools for them.
+        /// Jobs of one session that run at the same time. 0 means that there are no jobs, and no
+        /// tools for jobs.
         pub running: Bounded<0, 64> = Bounded::clamped(8), Narrowing::Smaller;
         /// Seconds after which a job is stopped.
         pub max_secs: Bounded<1, 604_800> = Bounded::clamped(14_400), Narrowing::Smaller;
-        /// MiB of one job's output that are kept. The oldest output is removed first.
+        /// Size limit of the stored output of one job, in MiB. The oldest output is removed first.
         pub output_mib: Bounded<1, 64> = Bounded::clamped(16), Narrowing::Smaller;
     }
 }
@@ -134,10 +139,10 @@ pub enum NetworkGrant {
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum SandboxMode {
-    /// All parts; otherwise no program starts.
+    /// All parts. If a part is missing, no program starts.
     #[default]
     Strict,
-    /// The parts that this machine has, with a notice about missing ones.
+    /// The parts that this machine supports, with a notice about missing parts.
     BestEffort,
     /// No sandbox.
     Off,
@@ -167,8 +172,8 @@ section! {
         pub file_mib: Bounded<1, 1_048_576> = Bounded::clamped(4096), Narrowing::Smaller;
         /// Files, sockets and pipes that each process may have open.
         pub open_files: Bounded<64, 1_048_576> = Bounded::clamped(4096), Narrowing::Smaller;
-        /// MiB of the private `/tmp` and home directory, which are in memory and end with the
-        /// command.
+        /// MiB of the private `/tmp` and home directory, which are in memory and are deleted when
+        /// the command ends.
         pub scratch_mib: Bounded<1, 1_048_576> = Bounded::clamped(1024), Narrowing::Smaller;
     }
 }

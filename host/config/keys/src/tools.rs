@@ -1,5 +1,5 @@
-//! `[tools]`: the time limits of calls, how much an agent may do without approval, and the tables
-//! of single tools.
+//! `[tools]`: the time limits of calls, the actions of an agent that need no approval, and the
+//! tables of single tools.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,24 +19,24 @@ section! {
     pub struct Tools {
         /// Whether tools exist. `false` removes all tools from the catalogue.
         pub enabled: bool = true, Narrowing::OnlyFalse;
-        /// Seconds for a call without a `timeout` argument; never more than `max_call`.
+        /// Seconds for a call without a `timeout` argument. The value never exceeds `max_call`.
         pub call: Bounded<1, 86_400> = Bounded::clamped(30), Narrowing::Smaller;
         /// The largest number of seconds that a tool's `timeout` argument can ask for.
         pub max_call: Bounded<1, 86_400> = Bounded::clamped(600), Narrowing::Smaller;
-        /// Calls that run at the same time; further calls wait for a slot. 0 means eight for each
-        /// processor, at least 16.
+        /// Calls that run at the same time. Further calls wait. 0 means eight for each processor,
+        /// and at least 16.
         pub max_concurrent: Bounded<0, 1024> = Bounded::clamped(0), Narrowing::SmallerOrAutomatic;
-        /// Seconds after a plugin's call during which a few instances are kept ready for its next
-        /// call. 0 means that no instance is made in advance.
+        /// Seconds after a plugin's call for which a few instances stay ready for its next call. 0
+        /// means that no instance is created in advance.
         pub keep_ready: Bounded<0, 86_400> = Bounded::clamped(30), Narrowing::Smaller;
         /// The calls that need no approval if no permission decides. `"supervised"` is an older
         /// name of `"ask"`.
         pub autonomy: Autonomy, Narrowing::Stricter(&["read-only", "ask|supervised", "sandboxed", "full"]);
-        /// Acting calls that one session may make in any period of one hour; further calls fail
+        /// Acting calls that one session may make in any period of one hour. Further calls fail
         /// with `rate`. 0 means any number.
         pub max_actions_per_hour: Bounded<0, 10_000> = Bounded::clamped(0), Narrowing::SmallerOrUnbounded;
-        /// Calls that one session may make, each counted once however often it is retried; further
-        /// calls fail with `quota_blocked`. 0 means any number.
+        /// Calls that one session may make. Retries of a call don't count. Further calls fail with
+        /// `quota_blocked`. 0 means any number.
         pub max_tool_calls_per_session: Bounded<0, 1_000_000> = Bounded::clamped(0), Narrowing::SmallerOrUnbounded;
         /// Rules for a tool, by its name, an alias, or a glob for tools of one plugin or server
         /// (`"git__*"`). The first rule that matches decides; of several names of a tool, the
@@ -54,7 +54,7 @@ section! {
         pub authorization: Authorization, Narrowing::Table(Authorization::RULES);
         /// A model that judges calls before they run.
         pub adversarial_policy: AdversarialPolicy, Narrowing::Table(AdversarialPolicy::RULES);
-        /// Rules for commands, from any tool, and the sandbox of their processes.
+        /// Rules for commands of all tools, and the sandbox of their processes.
         pub shell: Shell, Narrowing::Table(Shell::RULES);
         /// The hosts that the built-in web tools may reach, and the limits of their requests.
         pub web: Web, Narrowing::Table(Web::RULES);
@@ -99,20 +99,21 @@ impl Tools {
     }
 }
 
-/// The calls that need no approval. Calls that only read are allowed within their grants at every
-/// level.
+/// The calls that need no approval. At every level, calls that only read are allowed within their
+/// grants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum Autonomy {
-    /// Nothing may act.
+    /// Calls that act are denied.
     ReadOnly,
-    /// Acting calls need approval, unless a permission allows them. `"supervised"` is the same.
+    /// Acting calls need approval, unless a permission allows them. `"supervised"` has the same
+    /// meaning.
     #[serde(alias = "supervised")]
     Ask,
-    /// Commands of low and medium risk, and file tools that write, are allowed: they act only in
-    /// granted directories, without the network, and can be undone. All other acting calls need
-    /// approval, unless a permission allows them.
+    /// Commands of low and medium risk and file tools that write are allowed. Their changes are
+    /// limited to granted directories, don't use the network, and can be undone. All other acting
+    /// calls need approval, unless a permission allows them.
     #[default]
     Sandboxed,
     /// Acting calls are allowed, unless a permission asks or denies.

@@ -1,5 +1,4 @@
-//! The answer to a call: its outcome, its steps, its approval, and what filters and limits left
-//! out.
+//! The answer to a call: its outcome, its steps, its approval, and what filters and limits omitted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +8,11 @@ use toolhold_contract::text::counted;
 use toolhold_contract::{CallId, Confidence, Outcome, Report, Snapshot};
 use toolhold_policy::Decision;
 
-/// Bytes of text below which filtering isn't worth it: the notice about it takes room too.
+/// Length of a text in bytes below which it isn't filtered: the notice about filtering would take
+/// too much room.
 pub(crate) const SHORT: usize = 400;
 
-/// Bytes that filtering must save, so that its notice doesn't take more room.
+/// Bytes that filtering must save. The saving is then larger than the notice.
 pub(crate) const GAIN: usize = 200;
 
 /// The answer to a call.
@@ -26,31 +26,31 @@ pub struct Answer {
     pub provider: Option<String>,
     /// The output, or the failure.
     pub outcome: Outcome,
-    /// The decision of the gates, if the call reached them.
+    /// The decision of the rules, if the call reached them.
     pub decision: Option<Decision>,
-    /// The person who approved it, if it needed approval.
+    /// The approval, if the call needed one.
     pub approval: Option<Approval>,
     /// Whether an earlier answer was used.
     pub cached: bool,
-    /// Whether a part of the answer was left out; its text says where.
+    /// Whether a part of the answer was omitted. The text says where.
     pub truncated: bool,
-    /// Whether it is for a model and has untrusted sources: its text is fenced.
+    /// Whether the answer is for a model and has untrusted sources. Its text is then fenced.
     pub untrusted: bool,
-    /// The host's notices about the answer. They are in its text too.
+    /// The host's notices about the answer, which are also in its text.
     pub notices: Vec<String>,
-    /// Where to read the part that was left out. `None`: nothing was left out, or it couldn't be
-    /// kept.
+    /// The position where the omitted part can be read. `None` means that nothing was omitted, or
+    /// that the omitted part couldn't be stored.
     pub rest: Option<Remainder>,
-    /// The part that filters left out. `None`: nothing.
+    /// The part that filters omitted. `None` means that filters omitted nothing.
     pub filtered: Option<FilterSummary>,
-    /// The saved changes of the call in files, so that it can be undone. `None`: the call changed
-    /// no file, or nothing is saved.
+    /// The saved state of the files that the call changed, for undo. `None` means that the call
+    /// changed no file, or that no state is saved.
     pub snapshot: Option<Snapshot>,
-    /// The provider's report besides the outcome: refused operations, requests, printed lines. The
-    /// report isn't redacted, and never for a model.
+    /// The provider's report in addition to the outcome: denied operations, requests, printed
+    /// lines. The report isn't redacted, and models never get it.
     pub report: Arc<Report>,
-    /// The steps of the call in order, with their durations. A refused call ends before its next
-    /// step with `shape`, which every answer passes.
+    /// The steps of the call in order, with their durations. A denied call skips the remaining
+    /// steps except `shape`, which every answer passes.
     pub steps: Vec<Step>,
 }
 
@@ -59,7 +59,7 @@ pub struct Answer {
 pub struct Remainder {
     /// The ID of the complete answer.
     pub id: String,
-    /// The first character that was left out.
+    /// The offset of the first omitted character.
     pub offset: usize,
 }
 
@@ -68,7 +68,7 @@ pub struct Remainder {
 pub struct Step {
     /// `resolve`, `validate`, `govern`, `approve`, `intent`, `cache`, `run`, `shape`, `record`.
     pub name: &'static str,
-    /// Its duration in microseconds.
+    /// The duration of the step in microseconds.
     #[serde(rename = "micros", serialize_with = "micros")]
     pub time: Duration,
 }
@@ -77,31 +77,32 @@ fn micros<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok,
     serializer.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// An approval and its giver.
+/// An approval, and who gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
-    /// The giver: `terminal`, `--yes`, `toolhold approvals`, the name of an MCP client.
+    /// The origin of the approval: `terminal`, `--yes`, `toolhold approvals`, or the name of an MCP
+    /// client.
     pub by: String,
-    /// How long it holds.
+    /// How long the approval is valid.
     pub scope: Scope,
 }
 
-/// How long an approval holds.
+/// How long an approval is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// For this one call.
     Once,
-    /// For calls with the same fingerprint, while the session lives, and at most for `[approvals]
-    /// expire_secs`. If the file whose change was shown has changed since, the fingerprint is
-    /// another.
+    /// For calls with the same fingerprint until the session ends, and at most for `[approvals]
+    /// expire_secs`. If the approval showed a change of a file and the file has changed since, the
+    /// fingerprint differs.
     Session,
     /// For all calls of the tool in the session that need approval by the same rule, and at most
     /// for `[approvals] expire_secs`.
     SessionTool,
     /// As [`SessionTool`](Self::SessionTool), for every tool of the plugin or server.
     SessionSource,
-    /// Permanently: it becomes a rule in the user's configuration.
+    /// Permanently: the approval becomes a rule in the user's configuration.
     Always,
     /// Permanently, for all calls of the tool.
     AlwaysTool,
@@ -132,7 +133,7 @@ impl Scope {
 /// The effect of filters on an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterSummary {
-    /// The filters that left something out, in their order.
+    /// The filters that omitted something, in their order.
     pub filters: Vec<String>,
     /// How sure the least sure filter is that nothing important was lost.
     pub confidence: Confidence,
@@ -143,14 +144,14 @@ pub struct FilterSummary {
 }
 
 impl FilterSummary {
-    /// Percentage of the lines that were left out.
+    /// Returns the percentage of omitted lines.
     pub fn percent(&self) -> f64 {
         let [before, after] = self.lines.map(|lines| lines as f64);
         if before > 0.0 { (1.0 - after / before).max(0.0) * 100.0 } else { 0.0 }
     }
 
-    /// Checks whether filtering is worth it: not for a short output or a small saving, since the
-    /// notice takes room too.
+    /// Checks whether filtering is worth it. Short outputs and small savings aren't, since the
+    /// notice takes room, too.
     pub fn is_worth_it(&self) -> bool {
         self.bytes[0] >= SHORT as u64 && self.bytes[0].saturating_sub(self.bytes[1]) >= GAIN as u64
     }

@@ -17,41 +17,45 @@ use crate::tally::Tally;
 /// How similar a name has to be to be suggested.
 const SIMILAR: f64 = 0.75;
 
-/// How similar the name of a destructive tool has to be to be suggested. The limit is higher, since
-/// a model that wants to rename a file may follow a suggestion to delete it.
+/// Minimum similarity at which a destructive tool is suggested for an unknown name. The limit is
+/// higher than for other tools, since a model that wants to rename a file may follow a suggestion
+/// to delete it.
 const SIMILAR_DESTRUCTIVE: f64 = 0.85;
 
 /// A tool that can be called.
 pub struct Tool {
     /// The tool's own definition.
     pub definition: Arc<Definition>,
-    /// The annotations that the host trusts. It always trusts *read-only*, since it enforces that.
-    /// It trusts other relaxing claims (that nothing is destroyed, for example) only for tools that
-    /// are built in or approved.
+    /// The annotations that the host trusts. The host always trusts *read-only*, because it
+    /// enforces this annotation. It trusts other relaxing claims (for example, that nothing is
+    /// destroyed) only if the tool is built in or approved.
     pub annotations: Annotations,
     /// Whether the host trusts the tool's claims about itself.
     pub claims_trusted: bool,
-    /// The provider that runs it.
+    /// The provider that runs the tool.
     pub provider: Arc<dyn ToolSource>,
-    /// The plugin behind the provider. `None` if the provider isn't a plugin.
+    /// The plugin of the provider. `None` if the provider isn't a plugin.
     pub plugin: Option<Plugin>,
     /// Counters of the plugin's calls.
     pub tally: Arc<Tally>,
-    /// The compiled input schema. A third-party schema is compiled when it is first loaded on this
-    /// machine, so that an invalid one is refused. Others are compiled at their first call:
-    /// otherwise a process that makes one call would wait for all schemas.
+    /// The compiled input schema.
+    ///
+    /// A third-party schema is compiled when it is first loaded on this machine, so that an invalid
+    /// schema is refused. Other schemas are compiled at the first call, because a process that
+    /// makes one call doesn't need all of them.
     validator: OnceLock<Validator>,
-    /// See [`cost`](Self::cost). Counted at the first call, as the schema is compiled.
+    /// The value of [`cost`](Self::cost). It is computed at the first call, when the schema is
+    /// compiled.
     cost: OnceLock<SchemaCost>,
 }
 
 impl Tool {
-    /// Returns the tools of a plugin, ready to be called. `claims_trusted`: a person has approved
-    /// the plugin's claims, or the plugin is built in.
+    /// Creates the callable tools of a plugin. `claims_trusted` is `true` if a person has approved
+    /// the plugin's claims, or if the plugin is built in.
     ///
     /// # Errors
     ///
-    /// A schema isn't valid.
+    /// Returns an error if a schema isn't valid.
     pub fn from_plugin(
         plugin: &Plugin,
         tally: &Arc<Tally>,
@@ -61,11 +65,11 @@ impl Tool {
         Self::all(&provider, Some(plugin), tally, claims_trusted)
     }
 
-    /// Returns the tools of a provider that isn't a plugin.
+    /// Creates the tools of a provider that isn't a plugin.
     ///
     /// # Errors
     ///
-    /// As [`from_plugin`](Self::from_plugin).
+    /// Returns the same errors as [`from_plugin`](Self::from_plugin).
     pub fn from_provider(provider: &Arc<dyn ToolSource>) -> Result<Vec<Arc<Self>>, HostError> {
         Self::all(provider, None, &Arc::default(), true)
     }
@@ -118,8 +122,8 @@ impl Tool {
         }
     }
 
-    /// Returns the annotations of a call with these arguments. The claim that a call with certain
-    /// arguments only reads applies to plugins alone, since the host enforces it there.
+    /// Returns the annotations of a call with these arguments. Only a plugin may claim that a call
+    /// with certain arguments only reads, because the host enforces the claim for plugins.
     pub fn annotations_with(&self, arguments: &Value) -> Annotations {
         let mut annotations = self.annotations;
         if !annotations.read_only && !self.provider.is_third_party() {
@@ -152,8 +156,8 @@ impl Tool {
     }
 }
 
-/// Returns the annotations that the host trusts. Without trust in the claims, each annotation gets
-/// its strictest value. *Read-only* stays, since the host enforces it.
+/// Returns the annotations that the host trusts. If the claims aren't trusted, each annotation gets
+/// its strictest value, except *read-only*, which the host enforces.
 fn trusted_annotations(claimed: Annotations, claims_trusted: bool) -> Annotations {
     if claims_trusted {
         return claimed;
@@ -175,8 +179,8 @@ struct ToolSchemaError {
     error: InvalidSchemaError,
 }
 
-/// The tools of one moment. A catalogue never changes: when plugins change, a new one replaces it.
-/// A call uses the catalogue that it started with.
+/// The tools at one moment. A catalogue never changes: when plugins change, a new catalogue
+/// replaces it. A call uses the same catalogue until its end.
 #[derive(Default)]
 pub struct Catalogue {
     tools: Vec<Arc<Tool>>,
@@ -190,11 +194,11 @@ pub struct Catalogue {
     pub filters: Chain,
 }
 
-/// Most tools that a failure names when there is no tool of the called name.
+/// Maximum number of tools that a failure lists if no tool has the called name.
 const MAX_NAMED: usize = 40;
 
-/// Returns the place of a tool that isn't in every host. Returns `None` if the name isn't that of
-/// such a tool.
+/// Returns where a tool can be found that not every host has. Returns `None` for the name of any
+/// other tool.
 pub(crate) fn place_elsewhere(name: &str) -> Option<&'static str> {
     match name {
         "call_tool" | "compress_context" | "delegate" | "find_tools" => {
@@ -245,8 +249,8 @@ impl Catalogue {
         &self.loading
     }
 
-    /// Checks whether a plugin that isn't loaded yet may bring a tool of that name or glob, which
-    /// doesn't exist yet. Third-party tools are named after their plugin.
+    /// Checks whether a plugin that isn't loaded yet may have a tool with this name or glob. The
+    /// names of third-party tools begin with the name of their plugin.
     pub(crate) fn may_come(&self, name: &str) -> bool {
         let Some((plugin, _)) = name.split_once("__") else { return false };
         if self.loading.is_empty() || self.knows(name) {
@@ -269,23 +273,23 @@ impl Catalogue {
         self.names.contains_key(name)
     }
 
-    /// Returns the tool of that name or alias.
+    /// Returns the tool with this name or alias.
     ///
     /// # Errors
     ///
-    /// [`Category::ToolNotFound`], with similar names.
+    /// [`Category::ToolNotFound`], with similar names, if no tool has this name.
     pub fn resolve(&self, name: &str) -> Result<&Arc<Tool>, Failure> {
         self.resolve_among(name, || {
             self.tools.iter().map(|tool| Arc::clone(&tool.definition)).collect()
         })
     }
 
-    /// Returns the tool of that name or alias. If there is no such tool, the failure names only
+    /// Returns the tool with this name or alias. If there is no such tool, the failure lists only
     /// tools of `offered`.
     ///
     /// # Errors
     ///
-    /// The errors of [`resolve`](Self::resolve).
+    /// Returns the same errors as [`resolve`](Self::resolve).
     pub fn resolve_among(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! The call as the first steps of its journey fill it in: tool, arguments, subjects and caller.
+//! The data of a call that the first steps add: tool, arguments, subjects and caller.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -10,8 +10,8 @@ use toolhold_policy::{Action, Phase, ResolvedSubject, Trust};
 
 use crate::Tool;
 
-/// A call. The first steps of the journey fill it in: the tool, then the converted arguments, then
-/// the subjects. After that, it doesn't change, and every step returns its own results.
+/// The data of a call. The first steps add the tool, then the converted arguments, then the
+/// subjects. After that, the data doesn't change, and every step returns its own results.
 pub struct CallContext {
     /// The call's unique ID.
     pub id: CallId,
@@ -19,9 +19,9 @@ pub struct CallContext {
     pub requested_tool: String,
     /// The name of the session that the call belongs to.
     pub session: Arc<str>,
-    /// The caller. `None` for the primary agent.
+    /// The caller. `None` means the primary agent.
     pub caller: Option<String>,
-    /// The phase of the agent's work in which it makes the call.
+    /// The phase of the agent's work in which the agent makes the call.
     pub phase: Option<Phase>,
     /// The trust in the caller.
     pub trust: Trust,
@@ -33,35 +33,36 @@ pub struct CallContext {
     pub started_at: SystemTime,
     /// The start time, for measuring durations.
     pub started: Instant,
-    /// The tool. `None` if no tool has the requested name.
+    /// The tool. `None` means that no tool has the requested name.
     pub tool: Option<Arc<Tool>>,
-    /// The arguments: as given until the subjects are resolved, with absolute paths after that.
+    /// The arguments. Their paths are absolute after the subjects are resolved.
     pub arguments: Arc<Value>,
-    /// Larger arguments. The other arguments refer to them by index.
+    /// Larger arguments, to which the other arguments refer by index.
     pub attachments: Vec<Content>,
     /// The metadata that the caller sent next to the arguments.
     pub meta: Option<Arc<Map<String, Value>>>,
     /// The paths, commands and URLs that the call acts on.
     pub subjects: Vec<ResolvedSubject>,
-    /// The state that its commands start with, from earlier commands of the session.
+    /// The shell state with which the call's commands start, from earlier commands of the session.
     pub carried: ShellState,
-    /// The same without secrets, for people.
+    /// The shell state without secrets, for people.
     pub carried_shown: ShellState,
 }
 
-/// The reader of an answer, which decides how its text is shaped. Secrets are redacted for both.
+/// The reader of an answer, which determines how its text is shaped. Secrets are redacted for every
+/// reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audience {
-    /// A model. It gets untrusted text inside a fence. Of a long text it gets the beginning and the
-    /// end, and reads the rest with `read_overflow`.
+    /// A model. Untrusted text is in a fence. Of a long text, the model gets the beginning and the
+    /// end, and can read the rest with `read_overflow`.
     #[default]
     Model,
-    /// A person or a program. It gets the whole text unchanged.
+    /// A person or a program. The text is complete and unchanged.
     Person,
 }
 
 impl CallContext {
-    /// Puts the state that is carried over in front of each command among these subjects.
+    /// Puts the carried-over shell state in front of each command of these subjects.
     pub fn carry_into(&self, subjects: &mut [ResolvedSubject]) {
         for subject in subjects {
             if subject.kind == SubjectKind::Command {
@@ -70,7 +71,7 @@ impl CallContext {
         }
     }
 
-    /// Returns the call as the gates see it. Returns `None` if no tool was found.
+    /// Returns the call in the form that the rules use. Returns `None` if no tool was found.
     pub fn action(&self) -> Option<Action<'_>> {
         let tool = self.tool.as_deref()?;
         Some(Action {
@@ -91,8 +92,7 @@ impl CallContext {
         })
     }
 
-    /// Returns the subjects of the call for people: without secrets in the state that is carried
-    /// over.
+    /// Returns the subjects of the call for people. The carried-over shell state has no secrets.
     pub fn shown_subjects(&self) -> Vec<ResolvedSubject> {
         let mut subjects = self.subjects.clone();
         for subject in &mut subjects {
@@ -106,8 +106,8 @@ impl CallContext {
         subjects
     }
 
-    /// Checks whether the call can change something or reach the outside: whether it has a tool and
-    /// isn't read-only.
+    /// Checks whether the call can change something or use the network, which means that it has a
+    /// tool and isn't read-only.
     pub fn acts(&self) -> bool {
         let Some(tool) = &self.tool else { return false };
         !tool.annotations_with(&self.arguments).read_only

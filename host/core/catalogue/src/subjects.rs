@@ -1,8 +1,8 @@
-//! Finds what a call acts on before it runs: resolves its paths, commands and URLs, and refuses
-//! invalid ones.
+//! Finds the subjects of a call before it runs: resolves its paths, commands and URLs, and refuses
+//! invalid subjects.
 //!
-//! A path subject goes through the path layer. So a refusal names its rule, and the tool gets the
-//! path in the form that it can use: absolute, below its grant.
+//! A path subject is resolved by the path layer. So a denial names its rule, and the tool gets an
+//! absolute path below its grant.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,10 +19,11 @@ use toolhold_system::files::{FileError, FileView, LastLink, real_or_given};
 use crate::catalogue::Tool;
 use crate::git_aliases;
 
-/// Bytes of a path: the kernel's limit. Resolving a longer path would take long before it fails.
+/// Maximum length of a path in bytes, which is the kernel's limit. Resolving a longer path would
+/// take long before it fails.
 const MAX_PATH: usize = 4096;
 
-/// Most subjects in one argument.
+/// Maximum number of subjects in one argument.
 const MAX_SUBJECTS: usize = 1000;
 
 /// Most look-ups that wait for a file system at a time. Each takes a thread until the file system
@@ -49,19 +50,21 @@ pub struct Lookups {
 }
 
 impl Lookups {
-    /// `home`: the directory for `~`.
+    /// Creates a resolver. `home` is the directory that replaces `~`.
     pub fn new(home: Option<PathBuf>) -> Self {
         Self { home, permits: Arc::new(Semaphore::new(MAX_WAITING)) }
     }
 
-    /// Checks the paths among the subjects of a call, and makes them absolute in the arguments.
-    /// Normalises URLs. Adds all subjects of the call to `acted_on`, paths as their real paths. A
-    /// slow file system doesn't block other calls.
+    /// Checks the paths of a call's subjects, and makes them absolute in the arguments. Also
+    /// normalises URLs.
+    ///
+    /// Adds all subjects of the call to `acted_on`, with the real paths of path subjects. A slow
+    /// file system doesn't block other calls.
     ///
     /// # Errors
     ///
-    /// The first refusal. The last of `acted_on` is then the refused subject, as the call named it.
-    /// `timeout` after the time of a call, `cancelled`.
+    /// Returns the first refusal. The last subject of `acted_on` is then the refused one, as the
+    /// call named it. Other errors are `timeout` after the call's time limit, and `cancelled`.
     pub async fn decide(
         &self,
         tool: &Arc<Tool>,
@@ -78,7 +81,7 @@ impl Lookups {
             Err(SubjectError::Uncached { path, time }) => (path, time),
         };
 
-        // A file system has to be asked, so all subjects are resolved again on another thread.
+        // The file system must be accessed, so all subjects are resolved again on another thread.
         acted_on.truncate(earlier_subjects);
         let tool = Arc::clone(tool);
         let home = self.home.clone();
@@ -116,11 +119,11 @@ impl Lookups {
         }
     }
 
-    /// Like [`decide`](Self::decide), but on this thread, which may wait for a file system.
+    /// Does the same as [`decide`](Self::decide) on this thread, which may wait for a file system.
     ///
     /// # Errors
     ///
-    /// The first refusal.
+    /// Returns the first refusal.
     pub fn decide_here(
         &self,
         tool: &Tool,
@@ -134,8 +137,8 @@ impl Lookups {
 
 /// Why the subjects of a call aren't resolved.
 enum SubjectError {
-    /// The kernel doesn't have this path in its cache, so a file system has to be asked. `time` is
-    /// the time limit of a call.
+    /// The path isn't in the kernel's cache, so the file system must be accessed. `time` is the
+    /// time limit of the call.
     Uncached { path: PathBuf, time: Duration },
     /// The call can't run.
     Failed(Box<Failure>),
@@ -165,7 +168,7 @@ impl From<Failure> for SubjectError {
     }
 }
 
-/// Returns the values of an argument that may be a list.
+/// Returns the values of an argument, which may be a list.
 fn values(argument: &Value) -> &[Value] {
     match argument {
         Value::Array(items) => items,
@@ -173,14 +176,16 @@ fn values(argument: &Value) -> &[Value] {
     }
 }
 
-/// Checks the paths among the subjects of a call, and makes them absolute in the arguments.
-/// Normalises URLs. Adds all subjects of the call to `acted_on`, paths as their real paths. A
-/// missing path means the working directory.
+/// Checks the paths of a call's subjects, and makes them absolute in the arguments. Also normalises
+/// URLs.
+///
+/// Adds all subjects of the call to `acted_on`, with the real paths of path subjects. A missing
+/// path means the working directory.
 ///
 /// # Errors
 ///
-/// The first refusal. The last of `acted_on` is then the refused subject, as the call named it.
-/// With `cached`, also a path that isn't in the kernel's cache.
+/// Returns the first refusal. The last subject of `acted_on` is then the refused one, as the call
+/// named it. With `cached`, also returns an error if a path isn't in the kernel's cache.
 fn resolve_subjects(
     tool: &Tool,
     home: Option<&Path>,
@@ -220,7 +225,7 @@ fn resolve_subjects(
     Ok(())
 }
 
-/// A call whose subjects are resolved.
+/// A call while its subjects are resolved.
 struct ResolvingCall<'a> {
     tool: &'a Tool,
     home: Option<&'a Path>,
@@ -230,8 +235,8 @@ struct ResolvingCall<'a> {
 }
 
 impl<'a> ResolvingCall<'a> {
-    /// Returns the plugin that a path is granted to. Only plugins have granted directories. The
-    /// paths of other providers are their own.
+    /// Returns the plugin whose grants apply to a path. Only plugins have granted directories.
+    /// Other providers handle their paths themselves.
     fn plugin_of(&self, subject: &Subject) -> Option<&'a Plugin> {
         if !subject.kind.is_path() {
             return None;
@@ -239,7 +244,7 @@ impl<'a> ResolvingCall<'a> {
         self.tool.plugin.as_ref()
     }
 
-    /// Resolves one string of an argument. The string becomes the form that the tool gets.
+    /// Resolves one string of an argument, and replaces it with the form that the tool gets.
     fn resolve(
         &self,
         subject: &Subject,
@@ -282,11 +287,12 @@ fn resolved_subject(subject: &Subject, text: String) -> ResolvedSubject {
     ResolvedSubject { kind: subject.kind, access: subject.access, text }
 }
 
-/// Returns the commands that the aliases of git in a command stand for.
+/// Returns the commands that git aliases in a command run.
 ///
 /// # Errors
 ///
-/// With `cached`, the command may use aliases, so git's configuration has to be read.
+/// With `cached`, returns an error if the command may use aliases, because git's configuration must
+/// then be read.
 fn expand_aliases(
     tool: &Tool,
     home: Option<&Path>,
@@ -307,12 +313,12 @@ fn expand_aliases(
     Ok(git_aliases::expand(directory, home, command))
 }
 
-/// Returns a URL in the normalised form that rules match. Built-in tools get the same form, so that
-/// they request exactly the URL that was checked.
+/// Normalises a URL to the form that rules match. Built-in tools get the same form, so they request
+/// exactly the URL that was checked.
 ///
 /// # Errors
 ///
-/// A built-in tool can't request the URL.
+/// Returns an error if a built-in tool can't request the URL.
 fn normalize_url(tool: &Tool, text: &mut String) -> Result<String, Failure> {
     let is_built_in_plugin = tool.plugin.is_some() && tool.is_built_in();
     match Target::with_url(text) {
@@ -341,8 +347,8 @@ struct LocatedPath {
 ///
 /// # Errors
 ///
-/// The path is too long or not granted. With `cached`, also a path that isn't in the kernel's
-/// cache.
+/// Returns an error if the path is too long or not granted. With `cached`, also returns an error if
+/// the path isn't in the kernel's cache.
 fn locate(
     plugin: &Plugin,
     home: Option<&Path>,
@@ -366,7 +372,7 @@ fn locate(
     }
     let last = if subject.kind == SubjectKind::Name { LastLink::Meant } else { LastLink::Followed };
     match view.locate(&path, subject.access, last) {
-        // Both parts are UTF-8: loading refuses granted directories with other names.
+        // Both parts are UTF-8, because granted directories with other names are refused.
         Ok(located) => {
             Ok(LocatedPath { given: to_text(&located.given), real: to_text(&located.real) })
         }
@@ -383,7 +389,7 @@ fn to_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Returns the absolute path. A leading `~` stands for the home directory, and other relative
+/// Returns the absolute path. A leading `~` is replaced with the home directory. Other relative
 /// paths start at `directory`.
 fn to_absolute(path: &str, directory: &Path, home: Option<&Path>) -> PathBuf {
     match (path.strip_prefix('~'), home) {

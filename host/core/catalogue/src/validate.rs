@@ -12,18 +12,19 @@ use toolhold_engine::object_forms;
 use crate::catalogue::Tool;
 use crate::coerce::coerce;
 
-/// Most problems that one failure names.
+/// Maximum number of problems that one failure lists.
 const MAX_PROBLEMS: usize = 5;
 
-/// Most bytes of one problem.
+/// Maximum length of one problem in bytes.
 const MAX_PROBLEM: usize = 300;
 
-/// Renames aliases of arguments to the arguments' own names. This comes before any other step:
-/// rules know the own names only, and an argument that they don't find must not reach the tool.
+/// Replaces aliases of arguments with the arguments' own names. This step comes first: rules know
+/// only the own names, and an argument that they don't find must not reach the tool.
 ///
 /// # Errors
 ///
-/// An argument is given under two names. Rules could check only one of them.
+/// Returns an error if an argument has two names in one call, because rules could check only one of
+/// them.
 pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(), Failure> {
     if arguments.is_string()
         && let Some(bare) = definition.bare_argument()
@@ -59,9 +60,10 @@ pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(),
 /// The prefix of the names of arguments with thoughts.
 const THOUGHTS: &str = "_tafc_think";
 
-/// Removes a model's thoughts, which some clients have it put among the arguments. No rule, tool
-/// or record sees the thoughts. A tool can't ask for them either, since no record would show what
-/// it got.
+/// Removes a model's thoughts, which some clients make the model add to the arguments.
+///
+/// Rules, tools and the log don't get the thoughts. A tool can't request them either, because the
+/// log would not show what the tool got.
 fn drop_thoughts(arguments: &mut Arc<Value>) {
     let Value::Object(fields) = &**arguments else { return };
     if !fields.keys().any(|key| is_thought(key)) {
@@ -72,13 +74,13 @@ fn drop_thoughts(arguments: &mut Arc<Value>) {
     }
 }
 
-/// Checks whether an argument holds thoughts. Models write its name in any case.
+/// Checks whether an argument contains thoughts. Models write its name in any case.
 fn is_thought(argument: &str) -> bool {
     argument.get(..THOUGHTS.len()).is_some_and(|start| start.eq_ignore_ascii_case(THOUGHTS))
 }
 
-/// Splits an absolute glob before its first wildcard if the call names no folder. The first part
-/// becomes the folder argument, since the folder is what the call acts on.
+/// Splits an absolute glob before its first wildcard if the call has no folder argument. The first
+/// part becomes the folder argument, because the folder is the subject of the call.
 fn name_folder(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
     let Some(Value::String(glob)) = arguments.get(pattern) else { return };
     let has_folder = !matches!(arguments.get(folder), None | Some(Value::Null));
@@ -88,7 +90,7 @@ fn name_folder(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
 
     let first_wildcard = glob.find(['*', '?', '[', '{', '\\']).unwrap_or(glob.len());
     let last_slash = glob[..first_wildcard].rfind('/').unwrap_or(0);
-    // The base of `/*` is the root, so its slash stays.
+    // The folder of `/*` is the root, so its slash is preserved.
     let base = glob[..last_slash.max(1)].to_owned();
     let relative_glob = format!("./{}", &glob[last_slash + 1..]);
     if let Value::Object(fields) = Arc::make_mut(arguments) {
@@ -97,11 +99,12 @@ fn name_folder(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
     }
 }
 
-/// Converts the arguments of a call into the form that the tool's schema wants, and validates them.
+/// Converts the arguments of a call to the types that the tool's schema requires, and validates
+/// them.
 ///
 /// # Errors
 ///
-/// The arguments are too large, or don't match the schema.
+/// Returns an error if the arguments are too large, or don't match the schema.
 pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Result<(), Failure> {
     let size = json_size(arguments, limit);
     if size > limit {
@@ -116,7 +119,7 @@ pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Resul
     if !arguments.is_object() {
         return Err(Failure::new(Category::TypeMismatch, "the arguments have to be a JSON object"));
     }
-    // The validator can't be interrupted, so its work is limited before it starts.
+    // The validator can't be interrupted, so its work is limited in advance.
     if !tool.cost().allows(arguments) {
         let message = format!(
             "the arguments have too many values, or levels, to check against the schema of `{}`",
@@ -126,7 +129,7 @@ pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Resul
             .with_suggestion("Ask for less at once."));
     }
     let validator = tool.validator()?;
-    // Nothing else holds the arguments yet, so `make_mut` doesn't copy them.
+    // No other value shares the arguments yet, so `make_mut` doesn't copy them.
     coerce(&tool.definition.input_schema, Arc::make_mut(arguments));
     if validator.is_valid(arguments) {
         return Ok(());
@@ -134,8 +137,8 @@ pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Resul
     Err(schema_mismatch(tool, validator, arguments))
 }
 
-/// Returns the failure that names the problems of invalid arguments. Its category is that of the
-/// first problem.
+/// Returns the failure with the problems of invalid arguments. The first problem determines its
+/// category.
 fn schema_mismatch(tool: &Tool, validator: &Validator, arguments: &Value) -> Failure {
     let Definition { name, input_schema, .. } = &*tool.definition;
     let problems: Vec<_> = validator.iter_errors(arguments).take(MAX_PROBLEMS).collect();
@@ -150,7 +153,7 @@ fn schema_mismatch(tool: &Tool, validator: &Validator, arguments: &Value) -> Fai
     Failure::new(category, message).with_suggestion(describe_arguments(input_schema))
 }
 
-/// Describes a problem and its place, without repeating a large value. `what`: the word for an
+/// Describes a problem and its position, without repeating a large value. `what` is the word for an
 /// argument.
 pub(crate) fn describe(problem: &ValidationError<'_>, schema: &Value, what: &str) -> String {
     let place = problem.instance_path().to_string();

@@ -1,10 +1,11 @@
-//! Has a call approved where the gates say *ask*: by an earlier approval of the session, or by
-//! asking. Only the front end's answer counts, and nothing that a model or a call says.
+//! Gets approval for a call if the gates decide *ask*. An earlier approval of the session may
+//! apply. Otherwise the front end asks, and only its answer is an approval, never text of a model
+//! or a call.
 //!
-//! An approval is bound to a [`Fingerprint`] of the call and to the session. Other arguments,
-//! another version of the plugin, another session, another state of the file whose change was
-//! shown, or other content of a script that a command starts ask again. It skips the question and
-//! nothing else: the journey decides again.
+//! An approval applies to a [`Fingerprint`] of the call and to the session. The person is asked
+//! again if the arguments, the version of the plugin, the session, the state of a file whose change
+//! was shown, or the content of a started script differ. An approval replaces only the question:
+//! the gates decide again after it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -37,9 +38,9 @@ pub(crate) struct ApprovalStep<'a> {
     lookups: &'a Lookups,
     context: &'a CallContext,
     session: &'a Session,
-    /// The decision of the gates: the call needs approval.
+    /// The decision of the gates, which requires approval.
     decision: &'a Decision,
-    /// The result of its review by a model.
+    /// The result of the review by a model.
     review: Option<&'a str>,
 }
 
@@ -173,12 +174,12 @@ impl ApprovalStep<'_> {
         stored.map_err(|error| unreadable(&error))
     }
 
-    /// Returns the person who approved the call for the session before. Blocks: it reads the file
-    /// that the call changes.
+    /// Returns the person who has approved the call for the session. Blocks, because it reads the
+    /// file that the call changes.
     ///
     /// # Errors
     ///
-    /// The call fails before anyone is asked.
+    /// Returns an error if the call fails before anyone is asked.
     pub(crate) fn find_earlier(&self) -> Result<Option<String>, Failure> {
         let before = match self.check_preview(preview::preview_blocking(self.context))? {
             Some(change) => Some(change.before),
@@ -196,7 +197,7 @@ impl ApprovalStep<'_> {
         if self.decision.gate == Gate::Review { call.after_review() } else { call }
     }
 
-    /// Returns the decision as the person sees it. The agent never sees a model's reason.
+    /// Returns the decision for display to the person. The agent never gets a model's reason.
     fn shown_decision(&self) -> Decision {
         let mut decision = self.decision.clone();
         if decision.gate == Gate::Review
@@ -207,12 +208,12 @@ impl ApprovalStep<'_> {
         decision
     }
 
-    /// Returns the change that the call would make, if it can be shown.
+    /// Returns the change that the call would make, if the change can be shown.
     ///
     /// # Errors
     ///
-    /// The failure that the tool would have, so that nobody is asked in vain. It reveals the file's
-    /// text, so only a caller that may read the file gets it.
+    /// Returns the failure that the tool would return, so that the person isn't asked for nothing.
+    /// The failure contains text of the file, so only a caller that may read the file gets it.
     fn check_preview(
         &self,
         preview: Result<Option<preview::PreviewedChange>, Failure>,
@@ -244,9 +245,11 @@ impl ApprovalStep<'_> {
         self.governor.rules().policy.decide(&reading, false).verdict == Verdict::Allow
     }
 
-    /// Checks that the subjects of the call are unchanged since the question. While a person
-    /// thinks, a link can change its target, or the file its content, so that the call would change
-    /// more than was shown. The approval isn't valid for that. `before`: the state that was shown.
+    /// Checks that the subjects of the call haven't changed since the question. `before` is the
+    /// state that was shown.
+    ///
+    /// While a person decides, a link can change its target, or a file its content. The call would
+    /// then change more than the question showed, so the approval isn't valid.
     async fn check_unchanged(
         &self,
         before: Option<[u8; 32]>,
@@ -267,8 +270,8 @@ impl ApprovalStep<'_> {
         Ok(())
     }
 
-    /// Writes the rule of a permanent approval and applies it. If that fails, the approval still
-    /// holds for this call.
+    /// Writes the rule of a permanent approval and applies it. If this fails, the approval is still
+    /// valid for this call.
     async fn write_rule(&self, proposal: Option<&Proposal>) {
         let Some(proposal) = proposal.cloned() else { return };
         let folders = self.asking.folders.clone();
@@ -329,11 +332,11 @@ impl ApprovalStep<'_> {
         }
     }
 
-    /// Returns the person who approved such calls for the session.
+    /// Returns the person who has approved calls with these fingerprints for the session.
     ///
     /// # Errors
     ///
-    /// The state of the session can't be read.
+    /// Returns an error if the state of the session can't be read.
     fn earlier_approval(
         &self,
         fingerprints: [Option<Fingerprint>; 2],
@@ -351,8 +354,8 @@ impl ApprovalStep<'_> {
         approved_by.map_err(|error| unreadable(&error))
     }
 
-    /// Computes the fingerprint of the calls that an approval for the session applies to. Returns
-    /// `None` unless the call needs approval only because it uses unlisted hosts.
+    /// Computes the fingerprint for an approval of hosts for the session. Returns `None` unless
+    /// unlisted hosts are the only reason why the call needs approval.
     fn fingerprint_of_hosts(&self) -> Option<Fingerprint> {
         if self.decision.gate != Gate::Hosts {
             return None;
@@ -388,8 +391,7 @@ impl ApprovalStep<'_> {
     }
 }
 
-/// Makes the failure of a call that isn't approved because the approvals of its session can't be
-/// read.
+/// Creates the failure of a call if the approvals of its session can't be read.
 fn unreadable(error: &HostError) -> Failure {
     Failure::new(Category::PermanentFailure, format!("reading earlier approvals failed: {error}"))
         .with_code("host")

@@ -1,4 +1,4 @@
-//! `Host::check`: says what each gate decides about a call, without making the call.
+//! `Host::check`, which returns the decision of each gate on a call without running the call.
 
 use std::sync::Arc;
 
@@ -18,23 +18,26 @@ use crate::request::Request;
 use crate::session::Session;
 use crate::{dependencies, planned_task};
 
-/// The result of checking a call. A check runs, asks, counts and records nothing.
+/// The result of checking a call. A check doesn't run anything, ask anyone, use a quota or write to
+/// the log.
 #[derive(Clone, Debug)]
 pub struct Check {
     /// The tool's full name, if the requested tool exists.
     pub tool: Option<String>,
-    /// The arguments, with absolute paths as far as they were resolved.
+    /// The arguments. Resolved paths are absolute.
     pub arguments: Value,
-    /// The paths, commands and addresses that it would act on.
+    /// The paths, commands and addresses that the call would use.
     pub subjects: Vec<ResolvedSubject>,
-    /// The answer of each gate, in the order in which a call passes them.
+    /// The results of the gates, in the order in which a call passes them.
     pub gates: Vec<GateCheck>,
-    /// The deciding result: the call would run, need approval or be refused. `Err`: the call itself
-    /// is wrong and reaches no gate, or it would fail before anyone is asked.
+    /// The final decision: the call would run, need approval or be denied. `Err` means that the
+    /// call is invalid and reaches no gate, or that it would fail before anyone is asked.
     pub outcome: Result<Decision, Failure>,
-    /// The person who approved it for the session already, if it would need approval otherwise.
+    /// The person who has already approved the call for the session, if the call would otherwise
+    /// need approval.
     pub approved_by: Option<String>,
-    /// The part that is decided only while it runs, as a sentence. `None`: everything is decided.
+    /// The decisions that are made only while the call runs, as a sentence. `None` means that
+    /// everything is decided.
     pub open: Option<String>,
 }
 
@@ -43,7 +46,7 @@ pub struct Check {
 pub struct GateCheck {
     /// The gate.
     pub gate: Gate,
-    /// Its answer.
+    /// The answer of the gate.
     pub said: GateAnswer,
 }
 
@@ -54,16 +57,16 @@ pub enum GateAnswer {
     Rule(Decision),
     /// No rule of the gate applies.
     Nothing,
-    /// Unknown, since an earlier gate refuses what it would look at.
+    /// The answer is unknown, because an earlier gate denies something that this gate would check.
     Unknown,
-    /// A model decides, which isn't asked now: which one, and by what.
+    /// A model decides, and isn't asked during a check. The text names the model and the policies.
     Unasked(String),
 }
 
-/// A stand-in for a command that isn't known yet.
+/// A placeholder for a command that isn't known yet.
 const ANY_COMMAND: &str = "unknown-command";
 
-/// The gates that look at what a call acts on, and so come after [`Gate::Grants`].
+/// The gates after [`Gate::Grants`], which check the subjects of a call.
 const AFTER_GRANTS: [Gate; 12] = [
     Gate::Ceiling,
     Gate::Policy,
@@ -80,12 +83,11 @@ const AFTER_GRANTS: [Gate; 12] = [
 ];
 
 impl Host {
-    /// Says what would happen to a call, and why: every gate is asked as by [`call`](Self::call),
-    /// and nothing else happens. Neither a person nor a model is asked, and nothing runs, counts
-    /// against a quota or is recorded.
+    /// Checks what would happen to a call, and why. Every gate decides as in [`call`](Self::call).
+    /// No person or model is asked, nothing runs, no quota is used, and nothing is recorded.
     ///
-    /// The result is true for this moment: files, rules and the session can change before the call
-    /// is made.
+    /// The result is true at this moment. Files, rules and the session can change before the call
+    /// runs.
     pub fn check(&self, request: Request) -> Check {
         let (mut context, session, _) = request.begin(&self.session);
         let mut gates = Vec::new();
@@ -117,8 +119,8 @@ impl Host {
         }
     }
 
-    /// Checks whether a call would run without a question and names a path that doesn't exist. As
-    /// with [`check`](Self::check), nothing else happens. Waits for a file system.
+    /// Checks whether a call would run without a question and contains a path that doesn't exist.
+    /// Like [`check`](Self::check), this function has no other effect. Waits for a file system.
     pub fn has_missing_path(&self, request: Request) -> bool {
         let (mut context, session, _) = request.begin(&self.session);
         match check_gates(self, &mut context, &session, &mut Vec::new()) {
@@ -137,8 +139,8 @@ impl Host {
     }
 }
 
-/// Describes the decision of the gates of `bash` on any command that the call's tool chooses.
-/// Returns `None` if the tool chooses no commands.
+/// Describes the decision of the `bash` gates on any command that the call's tool chooses. Returns
+/// `None` if the tool chooses no commands.
 fn describe_chosen_commands(host: &Host, context: &CallContext) -> Option<String> {
     if !context.acts() {
         return None;
@@ -148,7 +150,7 @@ fn describe_chosen_commands(host: &Host, context: &CallContext) -> Option<String
     let begin = "Each command that the tool chooses is checked as a call of `bash`";
     let catalogue = host.plugins.catalogue();
     let bash = catalogue.resolve(BASH).ok()?;
-    // No rule knows this command, so its decision is the decision on any command.
+    // No rule matches this command, so the decision on it applies to any command.
     let mut any = as_command(&host.governor, context, bash, ANY_COMMAND.to_owned());
     let lookup = host.lookups.decide_here(bash, &mut any.arguments, &mut any.subjects);
     if lookup.is_err() {
@@ -167,7 +169,7 @@ fn describe_chosen_commands(host: &Host, context: &CallContext) -> Option<String
     })
 }
 
-/// Asks all gates about a call, and adds their answers to `gates`. Returns the deciding answer.
+/// Adds the answers of all gates to `gates`. Returns the final decision.
 fn check_gates(
     host: &Host,
     context: &mut CallContext,
@@ -227,8 +229,8 @@ fn check_gates(
     Ok(task_refusal.unwrap_or_else(|| most_severe(gates)))
 }
 
-/// Returns the refusal of the task that a call would make. Returns `None` if the task may run, or
-/// the call makes no task.
+/// Returns the denial of the task that a call would create. Returns `None` if the task may run, or
+/// if the call creates no task.
 fn refuse_planned(
     host: &Host,
     context: &CallContext,
@@ -270,7 +272,8 @@ fn add_gate(gates: &mut Vec<GateCheck>, gate: Gate, decision: Option<Decision>) 
     gates.push(GateCheck { gate, said });
 }
 
-/// Returns the most severe decision of the gates, and the first one of several.
+/// Returns the most severe decision of the gates. If several are equally severe, returns the first
+/// of them.
 fn most_severe(gates: &[GateCheck]) -> Decision {
     let mut most_severe: Option<&Decision> = None;
     for check in gates {

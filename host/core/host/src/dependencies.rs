@@ -1,5 +1,5 @@
-//! Refuses tools that are blocked by their dependencies, and lists the tools that a session is
-//! offered.
+//! Denies calls of tools that are blocked by their dependencies, and lists the tools that a session
+//! is offered.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -20,8 +20,8 @@ const MEND: &str = "`toolhold doctor` says how to fix it. Earlier calls matter o
 pub struct OfferedTool {
     /// The tool.
     pub definition: Arc<Definition>,
-    /// The boost of its rank from `[tools.dependencies]`, from 0 to 1: tools that it prefers have
-    /// succeeded.
+    /// The increase of the tool's rank by `[tools.dependencies]`, from 0 to 1, because tools that
+    /// it prefers have succeeded.
     pub boost: f64,
 }
 
@@ -45,12 +45,12 @@ pub(crate) fn reachable(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definit
     tools
 }
 
-/// Returns the refusal of a call whose tool is blocked by its dependencies, or `None` if it isn't
-/// blocked.
+/// Returns the denial of a call if its tool is blocked by its dependencies. Returns `None` if it
+/// isn't blocked.
 ///
 /// # Errors
 ///
-/// [`HostError::Io`]: the session can't be read.
+/// [`HostError::Io`] if the session can't be read.
 pub(crate) fn check(
     rules: &Rules,
     catalogue: &Catalogue,
@@ -73,13 +73,13 @@ pub(crate) fn check(
     })
 }
 
-/// Makes the failure of a call whose dependency state is unreadable: it fails closed.
+/// Creates the failure of a call whose dependency state can't be read. This check fails closed.
 pub(crate) fn unknown(error: &HostError) -> Failure {
     let message = format!("The call was not run, since the earlier calls are unknown: {error}");
     Failure::new(Category::PermanentFailure, message).with_code("host").with_suggestion(MEND)
 }
 
-/// Makes the decision on a call whose dependency state is unreadable.
+/// Creates the decision on a call whose dependency state can't be read.
 pub(crate) fn unknown_decision(error: &HostError) -> Decision {
     Decision {
         verdict: Verdict::Deny,
@@ -105,7 +105,7 @@ fn is_deadlocked(
     deadlocked
 }
 
-/// Remembers that a tool has succeeded, if another tool depends on it.
+/// Stores that a tool has succeeded, if another tool depends on it.
 pub(crate) fn record_completion(
     rules: &Rules,
     context: &CallContext,

@@ -29,13 +29,14 @@ use crate::review::Reviews;
 use crate::session::Session;
 use crate::undo::Undo;
 
-/// Offers tools and runs their calls. To share it between the tasks of a program, put it in an
+/// Offers tools and runs their calls. To share a host between the tasks of a program, put it in an
 /// [`Arc`].
 ///
-/// A host belongs to the tokio runtime that it was built on. Dropping it ends its watching.
+/// A host belongs to the tokio runtime on which it was built. Dropping the host ends its file
+/// watch.
 pub struct Host {
     pub(crate) plugins: Arc<Plugins>,
-    /// Ends when all plugins that were there at the start have been loaded or refused.
+    /// Ends when all plugins that existed at the start have been loaded or refused.
     pub(crate) ready: tokio::sync::watch::Receiver<()>,
     /// Ends the watching when the host is dropped.
     pub(crate) _watch: Option<Watch>,
@@ -50,7 +51,7 @@ pub struct Host {
     pub(crate) shaping: Shaper,
     pub(crate) results: Results,
     pub(crate) retry: Retry,
-    /// `None`: changes aren't saved.
+    /// The store for undo. `None` means that changes aren't saved.
     pub(crate) undo: Option<Arc<Undo>>,
     /// The commands in the background.
     pub(crate) jobs: Arc<HostJobs>,
@@ -64,22 +65,22 @@ pub struct Host {
     pub(crate) refusal: std::sync::OnceLock<String>,
 }
 
-/// Sees the calls of a host, whichever front end makes them.
+/// Observes all calls of a host, for every front end.
 ///
-/// Its functions are called on the thread of the call, before the answer leaves, so they must not
-/// block.
+/// Its functions are called on the thread of the call, before the answer leaves the host, so they
+/// must not block.
 pub trait CallObserver: Send + Sync + 'static {
     /// A call ended.
     fn called(&self, call: &ObservedCall<'_>);
 
-    /// A call ended without an answer, since its future was dropped. `tool`: its full name, if it
-    /// was found.
+    /// Called when a call ends without an answer, because its future was dropped. `tool` is its
+    /// full name, if the tool was found.
     fn dropped(&self, tool: Option<&str>, took: Duration) {
         let _ = (tool, took);
     }
 
-    /// The host was built. `plugins` counts its plugins by their state: `running`, `loading`,
-    /// `held` or `failed`. After the host's end, it counts none.
+    /// Called when the host has been built. `plugins` counts its plugins by their state: `running`,
+    /// `loading`, `held` or `failed`. After the host's end, the counts are empty.
     fn built(&self, plugins: CountPlugins) {
         drop(plugins);
     }
@@ -93,7 +94,7 @@ pub type CountPlugins = Box<dyn Fn() -> BTreeMap<&'static str, u64> + Send + Syn
 pub struct ObservedCall<'a> {
     /// The arguments in the form that the tool got, or would have got.
     pub arguments: &'a Value,
-    /// The metadata that the caller sent next to the arguments, such as `traceparent`.
+    /// The metadata that the caller sent in addition to the arguments, such as `traceparent`.
     pub meta: Option<&'a Map<String, Value>>,
     /// The session's name.
     pub session: &'a str,
@@ -101,9 +102,9 @@ pub struct ObservedCall<'a> {
     pub answer: &'a Answer,
     /// When the call began.
     pub started_at: SystemTime,
-    /// How long it took.
+    /// The duration of the call.
     pub took: Duration,
-    /// How long of that it waited for a person.
+    /// The part of the duration for which the call waited for a person.
     pub waited: Duration,
     /// How often the tool ran.
     pub attempts: u32,
@@ -119,11 +120,11 @@ pub(crate) struct Settings {
     pub(crate) project: Arc<str>,
 }
 
-/// Exchanges the rules, for calls and for the offers of the next questions.
+/// Replaces the rules, for calls and for the permanent approvals that the next questions offer.
 ///
 /// # Errors
 ///
-/// [`HostError::Config`] for an invalid rule. The old rules stay then.
+/// [`HostError::Config`] if a rule is invalid. The old rules then stay active.
 pub(crate) fn exchange_rules(
     governor: &Governor,
     asking: &ApprovalDesk,
@@ -134,36 +135,38 @@ pub(crate) fn exchange_rules(
     Ok(())
 }
 
-/// A filter of a host with its figures.
+/// A filter of a host with its counts.
 #[derive(Clone, Debug, Serialize)]
 pub struct FilterState {
-    /// Its name: of a built-in plugin the filter's, otherwise the plugin's and the filter's with a
-    /// `/` between them.
+    /// The name of the filter. For a built-in plugin, this is the filter's own name. Otherwise the
+    /// plugin's name and a `/` come before it.
     pub name: String,
-    /// The plugin that it belongs to.
+    /// The plugin of the filter.
     pub plugin: String,
-    /// Its own description.
+    /// The filter's own declaration.
     #[serde(flatten)]
     pub definition: Arc<FilterDefinition>,
-    /// Its figures since the host started.
+    /// The counts since the host started.
     pub counts: FilterCounts,
 }
 
 impl Host {
     /// Lists the current tools: the tools of plugins first, then the tools of other providers, each
-    /// in its own order. Leaves out aliases, disabled tools, and tools of which the rules deny
-    /// every call; a call of such a tool gets the denial.
+    /// in its own order.
+    ///
+    /// Omits aliases, disabled tools, and tools of which the rules deny every call. A call of an
+    /// omitted tool gets the denial.
     pub fn tools(&self) -> Vec<Arc<Definition>> {
         dependencies::listed(&self.governor.rules(), &self.plugins.catalogue())
     }
 
-    /// Lists the tools for `session`: those of [`tools`](Self::tools) without the tools that are
-    /// blocked by their dependencies (`[tools.dependencies]`). If all tools would be blocked, no
-    /// tool is. Tools with a higher boost come first.
+    /// Lists the tools for `session`: the tools of [`tools`](Self::tools) without tools that are
+    /// blocked by their dependencies (`[tools.dependencies]`). If all tools would be blocked, none
+    /// is. Tools with a higher boost come first.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`]: the session can't be read.
+    /// [`HostError::Io`] if the session can't be read.
     pub fn tools_for(&self, session: &Session) -> Result<Vec<OfferedTool>, HostError> {
         let rules = self.governor.rules();
         let catalogue = self.plugins.catalogue();
@@ -192,8 +195,8 @@ impl Host {
         })
     }
 
-    /// Returns the prompts and resources of providers other than plugins, without those that the
-    /// rules deny altogether.
+    /// Returns the prompts and resources of providers other than plugins, without offers that the
+    /// rules always deny.
     pub fn offers(&self) -> Vec<Offers> {
         let listed = dependencies::reachable(&self.governor.rules(), &self.plugins.catalogue());
         let mut all = self.offers.clone();
@@ -208,8 +211,8 @@ impl Host {
         all
     }
 
-    /// Finds the current tool of a name or an alias. Returns `None` if a call of it would fail with
-    /// [`ToolNotFound`](crate::Category::ToolNotFound).
+    /// Finds the current tool with a name or an alias. Returns `None` if a call of it would fail
+    /// with [`ToolNotFound`](crate::Category::ToolNotFound).
     pub fn tool(&self, name: &str) -> Option<Arc<Definition>> {
         self.plugins.catalogue().resolve(name).ok().map(|tool| Arc::clone(&tool.definition))
     }
@@ -237,21 +240,21 @@ impl Host {
         self.plugins.catalogue().similar(name)
     }
 
-    /// Returns the context for the calls that a running call makes, if its
-    /// [`ToolSource`](crate::ToolSource) [makes calls](crate::ToolSource::makes_calls). Returns
-    /// `None` for calls of other sources, and for calls that have ended.
+    /// Returns the context of a running call for the calls that it makes. Returns `None` if the
+    /// call has ended, or if its [`ToolSource`](crate::ToolSource) never [makes
+    /// calls](crate::ToolSource::makes_calls).
     pub fn outer_call(&self, id: &CallId) -> Option<ParentCall> {
         self.outer.find(id)
     }
 
-    /// Lists all plugins and their state, including those that are held back or failed. Other
-    /// providers aren't plugins.
+    /// Lists all plugins with their state, including held and failed plugins. Other providers
+    /// aren't plugins.
     pub fn plugins(&self) -> Vec<PluginState> {
         self.plugins.states()
     }
 
-    /// Lists the tools and plugins that the configuration names and that don't exist, each with its
-    /// place: a rule with a misspelt name protects nothing.
+    /// Lists the tools and plugins that the configuration names but that don't exist, each with its
+    /// place. A rule with a misspelt name protects nothing.
     pub fn unknown_names(&self) -> Vec<String> {
         self.plugins.unknown_names().into_iter().map(|unknown| unknown.message).collect()
     }
@@ -262,39 +265,39 @@ impl Host {
         self.plugins.loading()
     }
 
-    /// Returns once all plugins that were there at the start have been loaded or refused.
+    /// Waits until all plugins that existed at the start have been loaded or refused.
     pub async fn ready(&self) {
-        // The sender never sends: it only ends.
+        // The sender never sends a value, so this loop ends when the sender is dropped.
         while self.ready.clone().changed().await.is_ok() {}
     }
 
-    /// Reads the plugin folder and the plugins' files again, also the files that failed before.
+    /// Reads the plugin folder and the plugins' files again, including files that failed before.
     ///
-    /// Returns when everything has been loaded or refused; [`plugins`](Self::plugins) says which. A
-    /// host that was built to [`watch`](crate::HostBuilder::watch) does this by itself when
-    /// something changes there.
+    /// Returns when every plugin has been loaded or refused. [`plugins`](Self::plugins) then has
+    /// the states. A host that was built with [`watch`](crate::HostBuilder::watch) reloads
+    /// automatically when a file changes.
     pub async fn reload_plugins(&self) {
         self.plugins.reload(true).await;
     }
 
-    /// Refuses all further calls, with the reason: this host's rules no longer apply, and the rules
-    /// that would apply instead can't be read. Running calls end by the rules that they started
-    /// with.
+    /// Denies all further calls with `reason`. A caller uses this function if this host's rules no
+    /// longer apply and the new rules can't be read. Running calls end under the rules with which
+    /// they started.
     pub fn refuse_calls(&self, reason: &str) {
         self.refusal.get_or_init(|| reason.to_owned());
     }
 
-    /// Exchanges the rules for those of a newly loaded configuration: permissions, policies,
-    /// autonomy, trust, disabled tools, quotas, dependencies and policies for a reviewer. It is
-    /// one exchange: no call is decided by a mix of old and new rules. A decision stays for its
-    /// call; a call that waits for approval is decided on once more when the answer comes.
+    /// Replaces the rules with those of a newly loaded configuration: permissions, policies,
+    /// autonomy, trust, disabled tools, quotas, dependencies and policies for a reviewer.
     ///
-    /// The grants and limits of plugins, and the list of plugins, stay as they were built.
+    /// All rules are replaced at once, so no decision mixes old and new rules. A decision stays
+    /// valid for its call. For a call that waits for approval, the new rules decide again when the
+    /// answer comes. The list of plugins and their grants and limits don't change.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`](crate::HostError::Config) for an invalid rule. The old rules stay
-    /// then.
+    /// [`HostError::Config`](crate::HostError::Config) if a rule is invalid. The old rules then
+    /// stay active.
     pub fn reload_rules(&self, config: &toolhold_config::Config) -> Result<(), HostError> {
         exchange_rules(&self.governor, &self.asking, config)
     }
@@ -313,20 +316,22 @@ impl Host {
             .collect()
     }
 
-    /// Returns the operator's own rules for filters: their file and its error. Returns `None`
-    /// without the built-in filters.
+    /// Returns the file of the operator's own filter rules, and its error. Returns `None` without
+    /// the built-in filters.
     pub fn filter_rules(&self) -> Option<FilterRulesState> {
         self.plugins.filter_rules()
     }
 
-    /// Runs one filter, by its name in [`filters`](Self::filters), on an output, whether it matches
-    /// or not. It gets the output as given; [`text::shown`](crate::text::shown) makes what a
-    /// terminal would show of a program's output. No call is made, nothing is counted, and the
+    /// Runs one filter on an output, even if the filter doesn't match it. The filter has its name
+    /// in [`filters`](Self::filters).
+    ///
+    /// The filter gets the output as given. [`text::shown`](crate::text::shown) converts a
+    /// program's output to what a terminal would show. No call is made, nothing is counted, and the
     /// result is neither checked nor recorded.
     ///
     /// # Errors
     ///
-    /// There is no such filter, or it fails.
+    /// Returns an error if there is no such filter, or if it fails.
     pub async fn try_filter(
         &self,
         name: &str,
@@ -363,8 +368,8 @@ impl Host {
         self.shaping.preview(&catalogue.filters, &context, output, exit_code).await
     }
 
-    /// Checks whether a filter for certain commands matches the output of a command. Filters for
-    /// all outputs don't count.
+    /// Checks whether a filter for specific commands matches the output of a command. Filters for
+    /// all outputs are ignored.
     pub fn knows_output(&self, command: &str) -> bool {
         let catalogue = self.plugins.catalogue();
         catalogue.filters.links().iter().any(|link| {
@@ -374,8 +379,8 @@ impl Host {
         })
     }
 
-    /// Returns the names of the filters that match the output of a tool that acts on `subject`. The
-    /// subject of a command line is the command whose output it is.
+    /// Returns the names of the filters that match the output of a call of `tool` with the subject
+    /// `subject`. For a command line, the subject is the command that wrote the output.
     pub fn fitting_filters(&self, tool: &str, subject: Option<&str>) -> Vec<String> {
         let catalogue = self.plugins.catalogue();
         let links = catalogue.filters.links().iter();
@@ -386,9 +391,9 @@ impl Host {
         matching.map(|link| link.name.clone()).collect()
     }
 
-    /// Returns a receiver that changes whenever a plugin is added, changed, removed, held back or
-    /// fails: [`tools`](Self::tools) and [`plugins`](Self::plugins) may return something else then.
-    /// The value counts the changes. The receiver closes with the host.
+    /// Returns a receiver that changes when a plugin is added, changed, removed or held, or when it
+    /// fails. After a change, [`tools`](Self::tools) and [`plugins`](Self::plugins) may return
+    /// different values. The value counts the changes. The receiver closes with the host.
     pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.plugins.changes()
     }
@@ -399,8 +404,8 @@ impl Host {
         Some(Arc::clone(catalogue.resolve(tool).ok()?.plugin.as_ref()?.info()))
     }
 
-    /// Returns the directories that the plugin of a tool is granted, by their real paths, with
-    /// their access. The list is empty for tools of other providers, and if there is no such tool.
+    /// Returns the real paths of the directories that the plugin of a tool may use, with their
+    /// access. The list is empty for tools of other providers, and if there is no such tool.
     pub fn directories_of(
         &self,
         tool: &str,

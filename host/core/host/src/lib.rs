@@ -1,16 +1,16 @@
-//! Toolhold as a library: it offers a program the tools of plugins, each call in a sandbox of its
-//! own, and the program's own tools next to them.
+//! Toolhold as a library. A program gets the tools of plugins, with a separate sandbox for each
+//! call, and can add its own tools.
 //!
 //! A program builds a [`Host`] with [`Host::builder`], lists its [`tools`](Host::tools) and
-//! [`call`](Host::call)s them. There is no other way to a tool, so no program can skip a check that
-//! another makes.
+//! [`call`](Host::call)s them. There is no other way to call a tool, so a program can't skip a
+//! check.
 //!
 //! # From nothing to a call
 //!
 //! Toolhold runs on Linux, x86-64 or arm64. Your `Cargo.toml` names the crates in your clone of
-//! Toolhold's repository; `docs/library.md` has the lines. `toolhold-builtins` has the built-in
-//! plugins inside. A program calls [`helper_hook`] first in `main`, before there is a second
-//! thread, and then builds its host on a reactor with time:
+//! Toolhold's repository; `docs/library.md` has the lines. `toolhold-builtins` contains the
+//! built-in plugins. A program calls [`helper_hook`] first in `main`, before it starts a second
+//! thread. Then it builds its host on a runtime with a time driver:
 //!
 //! ```no_run
 //! use toolhold_core::{Builtin, Host, Request};
@@ -28,20 +28,21 @@
 //! # }
 //! ```
 //!
-//! The program prints your `Cargo.toml`, read in a sandbox that reaches the working directory and
-//! nothing else. With `/etc/passwd` instead, it prints the rule that refuses the call, where that
-//! rule is written, and how to change it.
+//! The program prints your `Cargo.toml`. The sandbox that reads the file can only use the working
+//! directory. With `/etc/passwd` instead, the program prints the rule that denies the call, the
+//! rule's place, and how to change the rule.
 //!
-//! Two programs in `host/core/builtins/examples` do more: `embed.rs` is an agent's side of a host,
-//! `provider.rs` adds a tool of the program's own.
+//! There are two longer programs in `host/core/builtins/examples`: `embed.rs` uses a host like an
+//! agent, and `provider.rs` adds its own tool.
 //!
 //! # Configuration and folders
 //!
 //! A host has a configuration ([`HostBuilder::config`]), folders for what Toolhold stores
 //! ([`HostBuilder::folders`]) and a working directory ([`HostBuilder::working_directory`]). By
-//! default the configuration has default values, *not* the user's `toolhold.toml`; the folders are
-//! the user's, with the plugins in them; and the working directory is the process's. Set them by
-//! whose host it is:
+//! default, the configuration has default values and *not* the values of the user's
+//! `toolhold.toml`. The default folders are the user's, with the user's plugins, and the default
+//! working directory is that of the process. Decide whether the host belongs to the user or to the
+//! program:
 //!
 //! ```
 //! use toolhold_core::config::{self, Folders, Inputs, PathAccess};
@@ -62,19 +63,18 @@
 //! # }
 //! ```
 //!
-//! The first grants whatever the user granted; the second grants the working directory and
-//! `/srv/docs`, since its folders hold no `toolhold.toml` with more. [`config::ConfigValues`] documents
-//! every key. No tool reaches Toolhold's own folders, whatever is granted, so none can change the
+//! The first configuration has the user's grants. The second grants the working directory and
+//! `/srv/docs`, because its folders contain no `toolhold.toml`. [`config::ConfigValues`] documents
+//! every key. Tools never reach Toolhold's own folders, even with a grant, so they can't change the
 //! configuration.
 //!
-//! An organisation's [ceiling](config::Ceiling) limits the first. A program with its own
-//! configuration names the ceiling in [`Inputs::ceiling`](config::Inputs::ceiling) if it has to
-//! apply there too.
+//! An organisation's [ceiling](config::Ceiling) limits the first configuration. If the ceiling must
+//! also apply to a program's own configuration, set [`Inputs::ceiling`](config::Inputs::ceiling).
 //!
-//! # Which tools there are
+//! # Tools
 //!
-//! [`Host::tools`] has the [`Definition`]s: name, description, JSON Schema of the arguments, and
-//! the tool's behaviour. A model's API takes the same fields under slightly different names:
+//! [`Host::tools`] returns the [`Definition`]s: name, description, JSON Schema of the arguments,
+//! and the tool's behaviour. The API of a model has the same fields with slightly different names:
 //!
 //! ```
 //! # fn tools(host: &toolhold_core::Host) -> serde_json::Value {
@@ -85,10 +85,10 @@
 //! # }
 //! ```
 //!
-//! The list leaves out tools that the configuration disables, and tools that its rules deny
-//! altogether. [`Host::tools_for`] also leaves out tools that are blocked by another tool in a
-//! [`Session`]. [`Host::check`] says what would happen to a call, and by which rule, without
-//! making it.
+//! The list omits tools that the configuration disables, and tools that its rules always deny.
+//! [`Host::tools_for`] also omits tools that are blocked by their dependencies in a [`Session`].
+//! [`Host::check`] returns what would happen to a call, and because of which rule, without running
+//! the call.
 //!
 //! | source | name | what it may reach |
 //! |---|---|---|
@@ -100,50 +100,52 @@
 //! # Calls
 //!
 //! A [`Request`] names the tool, the arguments and the session. The [`Answer`] has an [`Outcome`]:
-//! an [`Output`] or a [`Failure`]. Every call gets an answer, and the answer is for the model: a
-//! failure says what was wrong and what to try. Its [`Category`] is for the program:
+//! an [`Output`] or a [`Failure`]. Every call gets an answer. The answer is for the model: a
+//! failure contains the fault and a suggestion. The [`Category`] of a failure is for the program:
 //!
 //! | category | what happened | what a program does |
 //! |---|---|---|
 //! | [`ToolNotFound`](Category::ToolNotFound), [`InvalidParameters`](Category::InvalidParameters), [`TypeMismatch`](Category::TypeMismatch) | the call itself was wrong | tells the model |
-//! | [`PolicyBlocked`](Category::PolicyBlocked) | a rule refused it; [`Failure::denial`] says which | tells the model and shows the person |
-//! | [`ConfirmationRequired`](Category::ConfirmationRequired) | a person has to approve it first | asks one |
+//! | [`PolicyBlocked`](Category::PolicyBlocked) | a rule denied the call; [`Failure::denial`] has the rule | tells the model and shows the person |
+//! | [`ConfirmationRequired`](Category::ConfirmationRequired) | the call needs approval | asks a person |
 //! | [`RateLimited`](Category::RateLimited) | too much at once, or in one hour | waits for [`Failure::retry_after`], then tries again |
-//! | [`Timeout`](Category::Timeout) | it took too long and was stopped; what it had done is done | tells the model |
-//! | [`Cancelled`](Category::Cancelled) | the program said so | nothing |
-//! | [`ServerError`](Category::ServerError), [`NetworkError`](Category::NetworkError) | another side failed, or was not reached | may try again |
-//! | [`PermanentFailure`](Category::PermanentFailure) | it would fail again, or ran into a bound: [`Failure::code`] is `cpu_budget`, `memory_limit`, `result_limit` or `crash` then, or `audit` or `host` where the host itself failed | tells the model; of the host's own failures ([`Failure::is_of_host`]) a person |
+//! | [`Timeout`](Category::Timeout) | the call took too long and was stopped; its changes so far remain | tells the model |
+//! | [`Cancelled`](Category::Cancelled) | the program cancelled the call | nothing |
+//! | [`ServerError`](Category::ServerError), [`NetworkError`](Category::NetworkError) | another server failed, or couldn't be reached | may retry |
+//! | [`PermanentFailure`](Category::PermanentFailure) | the call would fail again or reached a limit; [`Failure::code`] is then `cpu_budget`, `memory_limit`, `result_limit` or `crash`, or `audit` or `host` if the host itself failed | tells the model; for the host's own failures ([`Failure::is_of_host`]) tells a person |
 //!
-//! [`Failure::feedback`] is the one text form of a failure for a model. If another server failed,
-//! the host has already tried the call again where that is safe: `[tools.retry]` says how often.
+//! [`Failure::feedback`] returns the text form of a failure for a model. If another server failed,
+//! the host has already retried the call where this is safe. `[tools.retry]` sets the number of
+//! retries.
 //!
-//! A reading call may be answered from an earlier run if nothing that the answer was made of has
-//! changed: [`Answer::cached`] says so, and [`Session::clear_cache`] forgets such answers.
-//! [`Repetition`] detects an agent that repeats itself; an agent's program asks it about each call,
-//! the host itself doesn't.
+//! A call that reads may get the answer of an earlier call if the sources of the answer haven't
+//! changed. [`Answer::cached`] shows this, and [`Session::clear_cache`] removes the stored answers.
+//! [`Repetition`] detects an agent that repeats itself. The agent's program passes each call to it,
+//! because the host doesn't.
 //!
-//! A [`Denial`] is complete: the action, the rule, where the rule is written, and the line that
-//! would change it. Only a person can change a rule, so show it to one.
+//! A [`Denial`] has the action, the rule, the rule's place, and the line that would change it. Only
+//! a person can change a rule, so show the denial to a person.
 //!
-//! With `[tools.adversarial_policy]`, a model judges each call before it runs. The program says who
-//! that is ([`HostBuilder::reviewer`]); if nobody is, the calls are refused.
+//! With `[tools.adversarial_policy]`, a model judges each call before it runs. The program sets the
+//! reviewer that asks the model ([`HostBuilder::reviewer`]). Without a reviewer, the calls are
+//! denied.
 //!
 //! Calls have limits: by default 30 s, 10 s of processor time, 256 MiB of memory, 1 MiB of
-//! arguments, 8 MiB of answer ([`Limits`]); larger arguments travel as [`Request::attachments`].
-//! Text in an answer holds no characters that steer a terminal.
+//! arguments, 8 MiB of answer ([`Limits`]). Pass larger arguments as [`Request::attachments`]. Text
+//! in an answer contains no characters that control a terminal.
 //!
-//! # The record
+//! # The audit log
 //!
-//! Every call is recorded in the folder `audit` of [`Folders::data`](config::Folders::data): before
-//! it runs if it can act, and before its answer leaves. [`audit::Trail`] reads and verifies the
-//! record; [`HostBuilder::front_end`] sets the program's name in it. A program with a record of its
-//! own switches it off with `audit.enabled=false`.
+//! Every call is recorded in the folder `audit` of [`Folders::data`](config::Folders::data) before
+//! its answer leaves the host. A call that can act is also recorded before it runs.
+//! [`audit::Trail`] reads and verifies the log, and [`HostBuilder::front_end`] sets the program's
+//! name in it. A program with its own log can disable this log with `audit.enabled=false`.
 //!
 //! # Progress and cancellation
 //!
 //! [`Request::events`] receives the progress and the partial output of a call. [`Request::cancel`]
-//! ends the call, as does dropping its future. Child tokens end all calls of a model's turn at
-//! once:
+//! ends the call. Dropping its future also ends the call. Child tokens end all calls of a model's
+//! turn at once:
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -168,14 +170,14 @@
 //! # }
 //! ```
 //!
-//! A call that is cancelled or stopped at a limit answers with what it had emitted, in
-//! [`Failure::content`].
+//! If a call is cancelled or stopped at a limit, [`Failure::content`] has the parts that it had
+//! emitted.
 //!
-//! # Plugins that come and go
+//! # Reloading plugins
 //!
-//! A host that was built to [`watch`](HostBuilder::watch) follows its plugins' files: it loads new
-//! ones, swaps changed ones and drops removed ones. A running call keeps the version that it began
-//! with. [`Host::changes`] says when to list the tools again:
+//! A host that was built with [`watch`](HostBuilder::watch) watches its plugins' files. It loads
+//! new plugins, replaces changed plugins and removes deleted plugins. A running call ends on the
+//! version on which it started. [`Host::changes`] reports when the tools must be listed again:
 //!
 //! ```no_run
 //! # async fn example(host: &toolhold_core::Host) {
@@ -189,57 +191,59 @@
 //! # }
 //! ```
 //!
-//! A component that nobody has approved doesn't run: it is held back, and the approved version
-//! before it goes on serving. After a person has inspected it ([`PluginInspection`],
-//! [`Difference`]), [`PluginApprovals::approve`] lets it in. `reload = "trust"` in the configuration
-//! needs no approval.
+//! A component without approval is held, and the previous approved version stays active. After a
+//! person has inspected the component ([`PluginInspection`], [`Difference`]),
+//! [`PluginApprovals::approve`] approves it. With `reload = "trust"` in the configuration,
+//! components need no approval.
 //!
-//! # Tools of the program's own
+//! # The program's own tools
 //!
-//! A [`ToolSource`] offers tools that are Rust code of the program. The host resolves, validates and
-//! shapes their calls like any other, but doesn't confine them: the provider is responsible for
-//! deadline, cancellation and access. Make the schema from the type of the arguments, as in
-//! `host/core/builtins/examples/provider.rs`, so that the two can't differ.
+//! A [`ToolSource`] offers tools that are Rust code of the program. The host resolves, validates
+//! and shapes their calls like other calls, but doesn't run them in a sandbox: the provider is
+//! responsible for the deadline, cancellation and access. Generate the schema from the type of the
+//! arguments, as in `host/core/builtins/examples/provider.rs`, so that they can't differ.
 //!
 //! # The helper
 //!
-//! A component that is new to this machine is compiled by another process that can only compute,
-//! since a compiler is a lot of code to run on an untrusted file. That process is this program,
-//! started again with `__compile`, if its `main` begins with [`helper_hook`]; or another program
-//! that does, such as `toolhold` itself, by [`HostBuilder::helper`]. Without either, only compiled
-//! components load, and the error says so. The code is stored in the folder
-//! [`cache`](config::Folders::cache).
+//! A component that is new to this machine is compiled by a separate process that can only compute,
+//! because a compiler is a lot of code to run on an untrusted file. If the program's `main` begins
+//! with [`helper_hook`], the program starts itself again with `__compile`. Otherwise
+//! [`HostBuilder::helper`] names another program that begins with this call, such as `toolhold`.
+//! Without a helper, only components that are already compiled can be loaded, and other components
+//! return an error. The compiled code is stored in the folder [`cache`](config::Folders::cache).
 //!
 //! # Threads and the runtime
 //!
-//! [`HostBuilder::build`] and [`Host::call`] run on tokio, on one thread or many, and need its time
-//! driver (`enable_time`): without it they panic. If plugins make requests, they need its I/O
-//! driver too (`enable_all`): without it, their calls fail.
+//! [`HostBuilder::build`] and [`Host::call`] run on tokio, on one thread or many. They panic
+//! without its time driver (`enable_time`). Calls of plugins that make requests fail without its
+//! I/O driver (`enable_all`).
 //!
-//! * A `Host` is `Send` and `Sync`; put it in an [`Arc`](std::sync::Arc). Calls run at once, as
-//!   many as `[tools] max_concurrent` says; one more waits for a place until its deadline, and is
-//!   answered `busy` then.
-//! * A call of a plugin with directories runs on a thread of tokio's blocking pool. Any other
-//!   begins on the thread that polls it, and moves there when it takes more than about 2 ms. So no
-//!   plugin keeps a runtime from its work for longer.
-//! * [`config::load`], [`Candidate::file`], [`candidate`], [`PluginApprovals`] and [`ask_hosts`] are not
-//!   asynchronous: they read files, or wait for other processes. Call them before the runtime
-//!   starts, or with `spawn_blocking`.
-//! * A call that hangs in a system call (a dead network file system) is answered all the same, but
-//!   its thread stays. End the runtime with `shutdown_background`, which doesn't wait for it.
-//! * A host that watches has a thread of its own that uses the runtime: drop the host first.
-//! * Calls can hold hundreds of descriptors each: raise the soft `RLIMIT_NOFILE` where many run at
-//!   once, as `toolhold` does.
+//! * A `Host` is `Send` and `Sync`, so you can put it in an [`Arc`](std::sync::Arc). `[tools]
+//!   max_concurrent` limits the number of concurrent calls. A further call waits until its
+//!   deadline, and then fails with `busy`.
+//! * A call of a plugin with directories runs on a thread of tokio's blocking pool. Any other call
+//!   starts on the thread that polls it, and moves to the blocking pool if it takes more than about
+//!   2 ms. So a plugin doesn't block a runtime for longer.
+//! * [`config::load`], [`Candidate::file`], [`candidate`], [`PluginApprovals`] and [`ask_hosts`]
+//!   are not asynchronous: they read files, or wait for other processes. Call them before the
+//!   runtime starts, or with `spawn_blocking`.
+//! * A call that hangs in a system call, for example on a dead network file system, still gets an
+//!   answer, but its thread continues to hang. End the runtime with `shutdown_background`, which
+//!   doesn't wait for this thread.
+//! * A host that watches has its own thread, which uses the runtime. Drop the host before the
+//!   runtime.
+//! * Each call can use hundreds of descriptors. If many calls run at once, raise the soft
+//!   `RLIMIT_NOFILE`, as `toolhold` does.
 //!
-//! Events beyond the answers (a plugin that is held back, a crash, a plugin's log) go to the
-//! `tracing` crate.
+//! Other events, such as a held plugin, a crash or a plugin's log, are sent to the `tracing` crate.
 //!
 //! # Errors
 //!
-//! A [`Failure`] is a tool's and is for the model. A [`HostError`] is the host's own (a wrong
-//! configuration, a plugin that doesn't load) and is for the person who runs the program: building
-//! and inspecting return it, a call never does. A plugin of the configuration or of the plugin
-//! folder that doesn't load is no error, since the others serve: [`Host::plugins`] says why.
+//! A [`Failure`] is the failure of a tool, and is for the model. A [`HostError`] is an error of the
+//! host, such as an invalid configuration or a plugin that can't be loaded, and is for the person
+//! who runs the program. Building and inspecting may return a `HostError`, but a call never does.
+//! If a plugin of the configuration or of the plugin folder can't be loaded, the host returns no
+//! error, because the other plugins still run. [`Host::plugins`] has the reason.
 
 mod approvals;
 mod approve;

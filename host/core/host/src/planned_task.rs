@@ -1,5 +1,5 @@
-//! Decides whether the call of a task could run at all, before anybody is asked about the task,
-//! since nobody is there when it runs.
+//! Checks whether the call of a scheduled task could run at all, before the task needs approval.
+//! Nobody can approve calls when the task runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::session::Session;
 /// The tool of a task that is a command.
 const SHELL: &str = "bash";
 
-/// The names of the scheduler's arguments. It takes those of other programs too.
+/// The names of the scheduler's arguments. The list includes the names that other programs use.
 const CRON: [&str; 6] = ["cron", "expression", "expr", "cron_expr", "cron_expression", "schedule"];
 const ONCE: [&str; 5] = ["when", "run_at", "at", "delay", "after"];
 const ZONE: [&str; 4] = ["zone", "tz", "timezone", "time_zone"];
@@ -55,12 +55,13 @@ fn scheduler_arguments(context: &CallContext) -> Option<&Map<String, Value>> {
     context.arguments.as_object()
 }
 
-/// Returns the call that a task would make. Returns `None` if the call makes no task, or a task of
-/// the agent.
+/// Returns the call that a task would make. Returns `None` if the call makes no task, or if it
+/// makes a task of the agent.
 ///
 /// # Errors
 ///
-/// The task has no valid time, or is one of the agent without a model.
+/// Returns an error if the task has no valid time, or if it is a task of the agent and there is no
+/// model.
 pub(crate) fn planned_call(
     context: &CallContext,
     config: &Config,
@@ -167,12 +168,12 @@ fn check_times(times: &Map<String, Value>, zone: Option<&str>) -> Result<(), Fai
     Ok(())
 }
 
-/// Checks the task that a call would make. Returns a notice about it for the reader.
+/// Checks the task that a call would make. Returns a notice about the task for the reader.
 ///
 /// # Errors
 ///
-/// The task could never run: its time, its tool or its arguments aren't valid, or a rule of this
-/// moment, which bounds it later too, denies what it does.
+/// Returns an error if the task could never run. Either its time, its tool or its arguments aren't
+/// valid, or a current rule denies its call. Current rules limit the task later too.
 pub(crate) async fn check(
     host: &Host,
     governance: &mut Governance,
@@ -223,11 +224,12 @@ pub(crate) async fn check(
     }
 }
 
-/// Makes the call of a task, as it would start. Returns `None` if the call makes tasks itself.
+/// Makes the call of a task in the form in which the task would start it. Returns `None` if the
+/// call makes tasks itself.
 ///
 /// # Errors
 ///
-/// Its tool doesn't exist, or its arguments aren't valid.
+/// Returns an error if the tool doesn't exist, or if its arguments aren't valid.
 pub(crate) fn begin(
     host: &Host,
     context: &CallContext,
@@ -264,11 +266,11 @@ fn task_failure(failure: Failure) -> Failure {
     }
 }
 
-/// Checks that the task which a call changes exists.
+/// Checks that the task that a call changes exists.
 ///
 /// # Errors
 ///
-/// There is no such task, or the call has no known action.
+/// Returns an error if there is no such task, or if the call has no known action.
 async fn check_changed(
     host: &Host,
     context: &CallContext,
@@ -341,22 +343,23 @@ fn decide(governor: &Governor, call: &CallContext) -> Decision {
     off.unwrap_or_else(|| governor.decide(call, false).0)
 }
 
-/// The rules without the flags of this command, which a task goes without.
+/// The rules without the flags of this command. These flags don't apply to tasks.
 pub(crate) struct LastingRules {
     governor: Governor,
-    /// The path rules with the flags, and without them. `None`: the call's paths are its server's.
+    /// The path rules with the flags and without them. `None` if the call's paths are paths of its
+    /// server.
     files: Option<[FileRules; 2]>,
     /// The flags, for people.
     flags: String,
 }
 
 impl LastingRules {
-    /// Loads the rules for calls of a plugin to which this table of the configuration grants, or
+    /// Loads the rules for calls of a plugin that has grants in this table of the configuration, or
     /// for calls of a server. Blocks. Returns `None` if the command has no flags.
     ///
     /// # Errors
     ///
-    /// Without the flags, the configuration isn't valid.
+    /// Returns an error if the configuration isn't valid without the flags.
     pub(crate) fn load(
         config: &Config,
         table: Option<&str>,
@@ -387,8 +390,8 @@ impl LastingRules {
             let path = Path::new(&subject.text);
             let kind = if path.is_dir() { Kind::Directory } else { Kind::Other };
             let refusal = without.decide(path, kind, subject.access).err();
-            // A path that is refused even with the flags was refused before, or isn't covered by
-            // these rules.
+            // A path that is denied even with the flags was denied before, or these rules don't
+            // apply to it.
             let is_by_flags = with_flags.decide(path, kind, subject.access).is_ok();
             if let Some(refusal) = refusal
                 && is_by_flags

@@ -26,7 +26,7 @@ const DEFAULT_LIMIT: u64 = 20_000;
 /// Most seconds that a call waits.
 const MAX_WAIT: u64 = 300;
 
-/// How long a stopped job may take until it has ended.
+/// Time limit for a stopped job to end.
 const ENDING: Duration = Duration::from_secs(10);
 
 /// Bytes of a command line in a list.
@@ -72,10 +72,10 @@ pub struct JobTools {
 }
 
 impl JobTools {
-    /// Offers tools for `jobs`. `threshold`: the characters of the longest answer, or 0 without a
-    /// limit. `max_call`: the longest time of a call.
+    /// Offers tools for `jobs`. `threshold` is the number of characters of the longest answer, or 0
+    /// for no limit. `max_call` is the longest time of a call.
     pub fn new(jobs: Arc<Jobs>, threshold: usize, max_call: Duration) -> Self {
-        // The text besides the output counts too: an answer is never cut.
+        // The limit includes the text around the output, because an answer is never cut.
         let most = if threshold == 0 { usize::MAX } else { threshold.saturating_sub(600).max(1) };
         let wait = max_call.min(Duration::from_secs(MAX_WAIT));
         Self { jobs, most, wait, tools: definitions() }
@@ -106,7 +106,7 @@ impl JobTools {
         let mut changes = job.changes();
         loop {
             changes.borrow_and_update();
-            // This comes before the output is read, so that the output of an ended job is whole.
+            // Checked before the output is read, so that the output of an ended job is complete.
             let has_ended = job.has_ended();
             let is_over = has_ended || Instant::now() >= until || call.cancel.is_cancelled();
             if is_over || arguments.until == Until::Output {

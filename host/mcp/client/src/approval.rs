@@ -1,4 +1,5 @@
-//! Shows an upstream server to the person who approves it, and the state of each configured server.
+//! Shows an upstream server to the person who approves it. Also shows the state of each configured
+//! server.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -25,21 +26,21 @@ use crate::server::{join_version, provider_name};
 /// The state of one server of the configuration.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerState {
-    /// The name of its table.
+    /// The name of the server's configuration table.
     pub name: String,
     /// `approved`, `changed`, `unapproved` or `disabled`.
     pub state: &'static str,
-    /// Its command line. Empty: it is at a URL.
+    /// The command line. Empty if the server is at a URL.
     pub command: Vec<String>,
-    /// Its URL. Empty: it is a program.
+    /// The URL. Empty if the server is a program.
     pub url: String,
-    /// The number of pinned packages that its runner would fetch.
+    /// The number of pinned packages that the server's runner would fetch.
     pub packages: usize,
-    /// The reason why the packages that its runner fetches aren't pinned.
+    /// The reason why the packages that the server's runner fetches aren't pinned.
     pub unpinned: Option<String>,
-    /// Its own name and version, as they were approved.
+    /// The server's own name and version, as approved.
     pub version: String,
-    /// The names of its approved tools.
+    /// The names of the approved tools.
     pub tools: Vec<String>,
     /// Approved tools that aren't offered, each with the reason.
     pub left_out: Vec<(String, String)>,
@@ -47,7 +48,7 @@ pub struct ServerState {
     pub unmatched: Vec<String>,
     /// The line that grants the directories that its arguments name, if it doesn't see them.
     pub unseen: Option<String>,
-    /// Whether it had a login, and has none now.
+    /// Whether the server had a login that no longer exists.
     pub logged_out: bool,
     /// The states that running hosts report.
     pub hosts: Vec<HostState>,
@@ -131,8 +132,8 @@ pub fn is_approved(folders: &Folders, name: &str, server: &McpServer) -> bool {
     server.enabled && !pins.start.is_empty() && pins.start == start_digest(server)
 }
 
-/// Returns the reason why the packages that the runner of a server fetches aren't pinned. Returns
-/// `None` if they are pinned, or if the server fetches no packages.
+/// Returns the reason why the packages of a server's runner aren't pinned. Returns `None` if the
+/// packages are pinned, or if the server fetches no packages.
 pub fn unpinned(server: &McpServer) -> Option<String> {
     // A server at a URL fetches nothing.
     if server.command.is_empty() {
@@ -147,13 +148,12 @@ pub fn unpinned(server: &McpServer) -> Option<String> {
 pub struct Inspection {
     /// The pins if a person approves the offer.
     pub pins: Pins,
-    /// The differences of its packages from the approved ones: each with its version before and
-    /// now.
+    /// The packages that differ from the approved ones, each with its old and new version.
     pub packages: Vec<PackageDifference>,
-    /// How its tools, prompts and resources differ from what was approved, each with the word for
-    /// it.
+    /// The tools, prompts and resources that differ from the approved ones, each with the word for
+    /// its kind.
     pub differences: Vec<(&'static str, ToolDifference)>,
-    /// How many of its tools are offered.
+    /// The number of tools that are offered.
     pub offered: usize,
     /// The names of entries that aren't offered, each with the reason.
     pub left_out: Vec<(String, String)>,
@@ -161,7 +161,8 @@ pub struct Inspection {
     pub unmatched: Vec<String>,
 }
 
-/// A package with its version before and now. `None`: the package wasn't there, or isn't any more.
+/// A package with its old and new version. `None` means that the package wasn't there before, or is
+/// no longer there.
 pub type PackageDifference = (String, Option<String>, Option<String>);
 
 fn package_differences(before: &str, now: &str) -> Vec<PackageDifference> {
@@ -179,11 +180,12 @@ fn package_differences(before: &str, now: &str) -> Vec<PackageDifference> {
     differences
 }
 
-/// Starts the server `name`, whose command line a person has approved, and lists its offers.
+/// Starts the server `name` and lists its offers. A person must have approved the command line.
 ///
 /// # Errors
 ///
-/// [`HostError::Config`]: there is no such server, it doesn't start, or it doesn't list its tools.
+/// [`HostError::Config`] if there is no such server, if it doesn't start, or if it doesn't list its
+/// tools.
 pub async fn inspect(
     config: &Config,
     folders: &Folders,
@@ -253,7 +255,7 @@ async fn list_all(launch: &Arc<Launch>) -> Result<AllListed, Reason> {
         Err(_) => Ok(Listing::default()),
     };
     let about = connection.about();
-    // The server ends in any case, so the errors are looked at afterwards.
+    // The server must end in any case, so errors are handled afterwards.
     connection.end();
 
     let ListedTools { tools, unreadable } = listed_tools?;

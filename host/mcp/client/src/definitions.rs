@@ -1,5 +1,5 @@
-//! Decides which tools of an upstream server can be offered, and whether an answer fits its output
-//! schema.
+//! Decides which tools of an upstream server can be offered. Checks whether an answer matches its
+//! output schema.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -23,21 +23,22 @@ const MAX_WEIGHT: usize = 20_000;
 /// A tool that the host offers.
 #[derive(Clone)]
 pub(crate) struct OfferedTool {
-    /// Its definition.
+    /// The definition of the tool.
     pub(crate) definition: Arc<Definition>,
-    /// Its name at the server.
+    /// The tool's name at the server.
     pub(crate) own_name: String,
-    /// The digest of its definition.
+    /// The digest of the tool's definition.
     pub(crate) digest: String,
-    /// The check of structured answers against the output schema. The first answer compiles it.
+    /// The check of structured answers against the output schema. The schema is compiled for the
+    /// first answer.
     answer_check: Arc<OnceLock<AnswerCheck>>,
 }
 
 type AnswerCheck = Box<dyn Fn(&Value) -> bool + Send + Sync>;
 
 impl OfferedTool {
-    /// Checks whether a structured answer fits the output schema. An answer with too many values or
-    /// levels to check doesn't fit. Takes time.
+    /// Checks whether a structured answer matches the output schema. An answer with too many values
+    /// or levels doesn't match. The check takes time.
     pub(crate) fn fits(&self, answer: &Value) -> bool {
         let Some(schema) = &self.definition.output_schema else { return true };
         let check = self.answer_check.get_or_init(|| compile_answer_check(schema));
@@ -149,7 +150,7 @@ enum ToolError {
     Output(String),
 }
 
-/// Checks whether a tool can be added to the pins of the tools before it.
+/// Checks whether a tool can be added to the pins of the previous tools.
 fn check_tool(tool: &Tool, pin: &PinnedTool, pins: &[PinnedTool]) -> Result<(), ToolError> {
     if pins.len() >= MAX_TOOLS {
         return Err(ToolError::TooMany);
@@ -172,7 +173,7 @@ fn check_tool(tool: &Tool, pin: &PinnedTool, pins: &[PinnedTool]) -> Result<(), 
         return Err(ToolError::HeavyOutput);
     }
 
-    // The schemas are compiled as they are offered.
+    // The schemas are compiled in the form in which they are offered.
     compile_schema(&neutral_json(input)).map_err(|error| ToolError::Input(error.to_string()))?;
     if let Some(output) = output {
         compile_schema(&neutral_json(output))
@@ -185,7 +186,7 @@ fn is_heavy(schema: &Value) -> bool {
     SchemaCost::from_schema(schema).weight > MAX_WEIGHT
 }
 
-/// Converts a schema to the form that every client takes: the schema of an object, with an object
+/// Converts a schema to a form that every client accepts: the schema of an object, with an object
 /// for each property. A client that finds another form refuses the whole list of tools.
 fn portable(mut schema: Value) -> Value {
     let Value::Object(fields) = &mut schema else { return schema };
@@ -244,7 +245,7 @@ fn neutral_schema(schema: Value, is_neutral: bool) -> Value {
 }
 
 /// Checks whether no string of a JSON text has a character that would be neutralised. May return
-/// `false` for a text with line ends or tabs between its parts, although its strings are neutral.
+/// `false` for a text with line ends or tabs between its values, even if its strings are neutral.
 fn has_neutral_strings(text: &str) -> bool {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -259,8 +260,7 @@ fn has_neutral_strings(text: &str) -> bool {
     true
 }
 
-/// Converts the promises of a server about the behaviour of a tool, for an operator who trusts
-/// them.
+/// Converts the promises that a server makes about a tool, for an operator who trusts them.
 fn annotations(claimed: ToolAnnotations) -> Annotations {
     let read_only = claimed.read_only_hint.unwrap_or(false);
     Annotations {

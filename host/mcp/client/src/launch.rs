@@ -1,4 +1,4 @@
-//! How an upstream server is started: its command, secrets, tokens and packages.
+//! Starts an upstream server with its command, secrets, tokens and packages.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use crate::packages::{self, Line, PackageError};
 use crate::program_end::Missing;
 use crate::proposals::{ProposalContext, changed_keys, proposals, with_proposals};
 
-/// The latest time of a process: no server lasts so long.
+/// The time limit of a server's process. No server runs this long.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The obstacle to starting a server.
@@ -72,9 +72,9 @@ pub(crate) struct Surroundings {
     folders: Folders,
     /// The working directory of the host.
     directory: PathBuf,
-    /// The folders that no server may reach.
+    /// The folders that no server can access.
     own: Vec<OwnFolder>,
-    /// The front end that uses the door, in its records.
+    /// The front end that uses the door. Used in audit records.
     front_end: &'static str,
     /// The way to servers at a URL.
     door: OnceLock<OutboundClient>,
@@ -104,7 +104,7 @@ impl Surroundings {
 }
 
 impl PartialEq for Surroundings {
-    /// Compares the parts that determine what a server may do and sees.
+    /// Compares the parts that determine the permissions of a server and the data that it sees.
     fn eq(&self, other: &Self) -> bool {
         let config = &self.config.values;
         let others = &other.config.values;
@@ -112,22 +112,22 @@ impl PartialEq for Surroundings {
             && self.own == other.own
             && config.tools.shell == others.tools.shell
             && config.tools.file == others.tools.file
-            // A server at a URL keeps the door, which records its requests.
+            // A server at a URL keeps the door, and the door records the server's requests.
             && config.network == others.network
             && config.audit == others.audit
     }
 }
 
-/// How one server is started.
+/// The settings for the start of one server.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Launch {
-    /// The name of its table.
+    /// The name of the server's configuration table.
     name: String,
-    /// The keys of its table.
+    /// The keys of the server's configuration table.
     pub(crate) server: McpServer,
     around: Arc<Surroundings>,
-    /// The lock of the packages that its runner would fetch. Empty: it fetches no packages that are
-    /// pinned.
+    /// The lock of the packages that the server's runner would fetch. Empty if the server fetches
+    /// no pinned packages.
     lock: String,
 }
 
@@ -143,11 +143,11 @@ impl Launch {
     }
 
     /// Resolves and fetches the packages that the server's package runner would fetch now, and sets
-    /// their lock. Blocks, for minutes perhaps.
+    /// their lock. Blocks, in some cases for minutes.
     ///
     /// # Errors
     ///
-    /// Its packages can't be resolved.
+    /// Returns an error if the packages can't be resolved.
     pub(crate) fn resolved(self) -> Result<Self, LaunchError> {
         let Some(line) = self.line() else { return Ok(self) };
         let lock = packages::resolve(&line, self.places()?, &self.folder())?;
@@ -182,8 +182,8 @@ impl Launch {
         places.ok_or(LaunchError::NotConfigured)
     }
 
-    /// Returns the folder in which the server starts: the working directory, if the server may see
-    /// it.
+    /// Returns the folder in which the server starts. This is the working directory if the server
+    /// has access to it.
     fn directory(&self, places: &ServerPlaces) -> PathBuf {
         let directory = &self.around.directory;
         let grants = places.places.grants.rules().grants();
@@ -191,11 +191,11 @@ impl Launch {
         if is_seen { directory.clone() } else { Path::new("/").to_owned() }
     }
 
-    /// Reads the secrets that the server gets. Blocks: a program may have to print one.
+    /// Reads the secrets for the server. Blocks, because a secret may be the output of a program.
     ///
     /// # Errors
     ///
-    /// A secret can't be read.
+    /// Returns an error if a secret can't be read.
     pub(crate) fn secrets(&self) -> Result<Secrets, LaunchError> {
         let table = format!("mcp.servers.{}.secrets", self.name);
         let mut secrets = Secrets::default();
@@ -206,12 +206,12 @@ impl Launch {
         Ok(secrets)
     }
 
-    /// Reads the secret of the configured `oauth.client_id`. Blocks: a program may have to print
-    /// it.
+    /// Reads the secret of the configured `oauth.client_id`. Blocks, because a secret may be the
+    /// output of a program.
     ///
     /// # Errors
     ///
-    /// The secret can't be read.
+    /// Returns an error if the secret can't be read.
     pub(crate) fn client_secret(&self) -> Result<Option<Arc<SecretValue>>, LaunchError> {
         let table = format!("mcp.servers.{}.oauth.secrets", self.name);
         let Some((name, secret)) = self.server.oauth.secrets.iter().next() else { return Ok(None) };
@@ -231,13 +231,13 @@ impl Launch {
         value.map_err(|why| LaunchError::Secret { name: name.to_owned(), why: why.to_string() })
     }
 
-    /// Starts the process. Blocks until the program runs. The grants are looked up only here, since
-    /// this takes about a millisecond.
+    /// Starts the process. Blocks until the program runs. The grants are resolved only in this
+    /// function because this takes about a millisecond.
     ///
     /// # Errors
     ///
-    /// A grant isn't an existing directory, its packages can't be fetched, or the program doesn't
-    /// start.
+    /// Returns an error if a grant isn't an existing directory, if the packages can't be fetched,
+    /// or if the program doesn't start.
     pub(crate) fn start(&self, secrets: &Secrets) -> Result<Child, LaunchError> {
         let mut places = self.places()?;
         let mut arguments = Vec::new();
@@ -351,7 +351,8 @@ impl Launch {
     ///
     /// # Errors
     ///
-    /// The URL or a header can't be used, or the table has neither a URL nor a command.
+    /// Returns an error if the URL or a header can't be used, or if the table has neither a URL nor
+    /// a command.
     pub(crate) fn address(&self, secrets: &Secrets) -> Result<Option<ServerAddress>, LaunchError> {
         if self.server.url.is_empty() && self.server.command.is_empty() {
             return Err(LaunchError::NoCommand);
@@ -401,7 +402,7 @@ impl Launch {
     ///
     /// # Errors
     ///
-    /// The tokens can't be used.
+    /// Returns an error if the tokens can't be used.
     pub(crate) async fn tokens(self: &Arc<Self>) -> Result<Option<Tokens>, LaunchError> {
         let file = TokenFile::new(&self.around.folders, &self.name, &self.server.url);
         if !file.may_be() || !self.server.secrets.is_empty() {
@@ -441,7 +442,7 @@ fn is_own(name: &HeaderName) -> bool {
     OWN.contains(&name.as_str()) || name.as_str().starts_with("mcp-")
 }
 
-/// The secrets of a server, by their names.
+/// The secrets of a server, by name.
 #[derive(Default)]
 pub(crate) struct Secrets(Vec<(String, Arc<SecretValue>)>);
 
@@ -453,7 +454,7 @@ impl Secrets {
         fill_in_secrets(argument, &values)
     }
 
-    /// Makes the state of a connection whose server gets these secrets.
+    /// Makes the state of a connection to a server that gets these secrets.
     pub(crate) fn connection_end(&self) -> ConnectionEnd {
         let ended = ConnectionEnd::default();
         for (name, value) in &self.0 {

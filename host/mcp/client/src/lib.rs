@@ -1,16 +1,16 @@
 //! The tools of upstream servers of the Model Context Protocol, as sources of a host.
 //!
-//! A server of `[mcp.servers]` is a program that Toolhold starts in the sandbox of commands and
-//! talks to over its standard input and output, or one at a URL, which it reaches by the door for
-//! its own requests. Its definitions were pinned when a person approved them, and the pinned ones
-//! are what the host lists: starting a host starts no server. A call starts it, compares what it
-//! offers with the pins, and refuses tools that changed.
+//! A server of `[mcp.servers]` is a program or a URL. Toolhold starts a program in the sandbox of
+//! commands, and communicates over the program's standard input and output. Toolhold reaches a URL
+//! by the door for its own requests. A server's definitions are pinned when a person approves them.
+//! The host lists the pinned definitions, so starting a host starts no server. A call starts the
+//! server, compares the server's offers with the pins, and refuses tools that changed.
 //!
-//! Everything that a server sends is hostile: messages, their number and rate, pages, tools,
-//! schemas and texts are bounded here, and the host treats its answers like those of a third-party
+//! All data from a server is untrusted. This crate limits messages, their number and rate, pages,
+//! tools, schemas and texts. The host treats a server's answers like answers of a third-party
 //! plugin.
 //!
-//! [`client_files`] are the files of MCP clients.
+//! [`client_files`] reads and changes the files of MCP clients.
 
 mod approval;
 mod client;

@@ -1,5 +1,5 @@
-//! Starts a server's program when a call needs it, ends an idle or hanging one, and pauses after
-//! failures.
+//! Starts a server's program when a call needs it. Ends an idle or hanging program, and pauses
+//! after failures.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -18,28 +18,29 @@ use crate::listed_tools::ListedTools;
 use crate::pins::{PinnedTool, Pins};
 use crate::reason::Reason;
 
-/// Calls of one server at the same time; further ones wait.
+/// Calls of one server at the same time. Further calls wait.
 const MAX_CALLS: usize = 16;
 
-/// Calls in a row that reach their time limit before the server is ended.
+/// Consecutive calls that may reach their time limit before the server is ended.
 const MAX_TIMEOUTS: u32 = 2;
 
-/// The longest pause before a server that failed is started again.
+/// The longest pause before a failed server is started again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Bytes of a tool's name that are shown.
 const MAX_NAME: usize = 64;
 
-/// A server that ends sooner after its start has failed.
+/// Time after the start within which the end of a server is a failure.
 const LASTED: Duration = Duration::from_secs(10);
 
 /// The program of a server, whether it runs or not.
 pub(crate) struct Running {
-    /// How it is started.
+    /// The start settings of the server.
     pub(crate) launch: Arc<Launch>,
     /// The approved definitions.
     pub(crate) pins: Pins,
-    /// The state of the program. The lock is held during a start, so that the server starts once.
+    /// The state of the program. The lock is held during a start so that the server starts only
+    /// once.
     pub(crate) state: Arc<Mutex<State>>,
     /// A place for each call.
     pub(crate) calls: Semaphore,
@@ -48,19 +49,20 @@ pub(crate) struct Running {
 /// The running server.
 #[derive(Default)]
 pub(crate) struct State {
-    /// The session with it.
+    /// The session with the program.
     pub(crate) connection: Option<Arc<Connection>>,
-    /// When it was started.
+    /// The time of the start.
     pub(crate) started: Option<Instant>,
-    /// The digests of the tools that the server offers now, by its own names of the tools.
+    /// The digests of the tools that the server offers now. The keys are the server's own names of
+    /// the tools.
     pub(crate) current: HashMap<String, String>,
     /// Failures in a row.
     pub(crate) failures: u32,
-    /// The time until which it isn't started again, and the reason.
+    /// The time at which the pause before the next start ends, and the reason for the pause.
     pub(crate) paused: Option<(Instant, Reason)>,
     /// When a call began or ended the last time.
     pub(crate) last_call: Option<Instant>,
-    /// Calls in a row that reached their time limit.
+    /// Consecutive calls that reached their time limit.
     pub(crate) timeouts: u32,
     /// Advice on the last call, if it failed for a missing grant.
     pub(crate) advice: Option<String>,
@@ -72,8 +74,8 @@ impl State {
         self.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection))
     }
 
-    /// Counts a call that reached its time limit. After several in a row, ends the server, which
-    /// doesn't answer any more. The next call starts it again.
+    /// Counts a call that reached its time limit. After several consecutive calls, ends the server
+    /// because it no longer answers. The next call starts the server again.
     pub(crate) fn count_timeout(&mut self) {
         self.timeouts += 1;
         if self.timeouts >= MAX_TIMEOUTS {
@@ -82,8 +84,8 @@ impl State {
         }
     }
 
-    /// Closes a connection that is lost. If the server was lost soon after its start, it has
-    /// failed.
+    /// Closes a lost connection. A connection that was lost soon after the start is a failure of
+    /// the server.
     pub(crate) fn close_lost(&mut self) {
         let Some(connection) = &self.connection else { return };
         let Some(reason) = connection.ended() else { return };
@@ -95,8 +97,8 @@ impl State {
         }
     }
 
-    /// Ends the server. Until a pause is over, which grows with each failure, the server isn't
-    /// started again.
+    /// Ends the server. The server isn't started again during a pause, which gets longer with each
+    /// failure.
     pub(crate) fn fail(&mut self, reason: Reason) {
         self.connection = None;
         let pause = Duration::from_secs(1 << self.failures.min(6)).min(LONGEST_PAUSE);
@@ -116,12 +118,12 @@ impl Running {
         }
     }
 
-    /// Starts the server unless it runs, and lists its tools. The start goes on if the caller goes
-    /// away, since other callers may wait for it.
+    /// Starts the server unless it runs, and lists its tools. The start continues if the caller is
+    /// dropped, because other callers may wait for it.
     ///
     /// # Errors
     ///
-    /// The task of the start panicked or was cancelled.
+    /// Returns an error if the task of the start panicked or was cancelled.
     pub(crate) async fn start(
         &self,
         state: OwnedMutexGuard<State>,
@@ -132,8 +134,8 @@ impl Running {
         tokio::spawn(starting).await
     }
 
-    /// Describes the approved tools that have changed or are missing in the last list of the
-    /// server. Returns `None` if there are none, or if the server hasn't run yet.
+    /// Describes the approved tools that are changed or missing in the last list of the server.
+    /// Returns `None` if there are no such tools, or if the server hasn't run yet.
     fn describe_changes(&self, state: &State) -> Option<String> {
         state.started?;
         let pinned = self.pins.tools.iter();
@@ -190,7 +192,7 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Ends the server before this process, which may end at once.
+    /// Ends the server first, because this process may end immediately afterwards.
     fn drop(&mut self) {
         let Ok(mut state) = self.state.try_lock() else { return };
         let connection = state.connection.take();
@@ -229,14 +231,14 @@ async fn start(
     state
 }
 
-/// A session with the pins of the tools that the server lists in it.
+/// A session with the pins of the tools that the server lists in this session.
 struct Session {
     connection: Arc<Connection>,
     is_new: bool,
     pins: Vec<PinnedTool>,
 }
 
-/// Lists the tools in the running session, or in a new one.
+/// Lists the tools in the running session or in a new session.
 async fn open_session(
     launch: Arc<Launch>,
     era: Era,
@@ -278,7 +280,7 @@ async fn end_idle(state: Weak<Mutex<State>>, connection: Weak<Connection>, idle:
             return;
         }
         let unused_time = state.last_call.map_or(idle, |last_call| last_call.elapsed());
-        // The state and this task have one reference each; calls have the others.
+        // The state and this task have one reference each, and each call has a further reference.
         let is_used = Arc::strong_count(&connection) > 2;
         if unused_time >= idle && !is_used {
             state.connection = None;

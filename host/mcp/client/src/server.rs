@@ -30,22 +30,23 @@ const MAX_WORDS: usize = 16 * 1024;
 
 /// A server of the configuration.
 pub(crate) struct Server {
-    /// The name of its table.
+    /// The name of the server's configuration table.
     server: String,
-    /// The name of the provider. No plugin has a `.` in its name, so none shares its rules.
+    /// The name of the provider. It contains a `.`, so no plugin can have this name and its rules.
     name: String,
     running: Arc<Running>,
     tools: HashMap<String, OfferedTool>,
     definitions: Vec<Arc<Definition>>,
     offers: ServerOffers,
-    /// The server's own name and version: of the last session, or before it as they were approved.
+    /// The server's own name and version, from the last session. Before the first session, these
+    /// are the approved name and version.
     version: Mutex<String>,
 }
 
 /// The outcome of one attempt at a call.
 enum Attempt {
     Done(Outcome),
-    /// The server didn't look at the call, since it doesn't know the session any more.
+    /// The server didn't process the call because it no longer knows the session.
     Unheard(Failure),
 }
 
@@ -113,7 +114,7 @@ impl Server {
         Ok(connection)
     }
 
-    /// Checks that the server offers a tool as it was approved.
+    /// Checks that the server offers a tool in its approved form.
     fn check_approved(&self, tool: &OfferedTool, state: &State) -> Result<(), Failure> {
         let change = match state.current.get(&tool.own_name) {
             Some(digest) if *digest == tool.digest => return Ok(()),
@@ -142,7 +143,7 @@ impl Server {
         if let Attempt::Done(outcome) = self.attempt(call, request.as_ref(), tool).await? {
             return outcome;
         }
-        // The server may have been started again: one more try, in a new session.
+        // The server may have restarted, so the call is tried once more in a new session.
         match self.attempt(call, request.as_ref(), tool).await? {
             Attempt::Done(outcome) => outcome,
             Attempt::Unheard(failure) => Err(failure),
@@ -303,7 +304,7 @@ impl ToolSource for Server {
     }
 }
 
-/// A failure that may be repeated later.
+/// A failure after which a call can be repeated later.
 trait RetryIn {
     fn retry_in(self, time: Duration) -> Self;
 }
@@ -315,7 +316,7 @@ impl RetryIn for Failure {
     }
 }
 
-/// Removes a structured value that doesn't fit the tool's output schema. A client that expects a
+/// Removes a structured value that doesn't match the tool's output schema. A client that expects a
 /// value then gets an error.
 async fn remove_unfit_value(tool: &OfferedTool, outcome: Outcome) -> Outcome {
     let mut output = outcome?;
@@ -334,13 +335,13 @@ pub(crate) fn join_version(name: &str, version: &str) -> String {
     format!("{name} {version}").trim().to_owned()
 }
 
-/// Converts a resource to the host's form: a part for each of its contents.
+/// Converts a resource to the host's form, with one part for each of its contents.
 pub(crate) fn resource(result: ReadResourceResult) -> Outcome {
     let content = result.contents.into_iter().map(contents).collect();
     Ok(Output { content, structured: None, meta: None })
 }
 
-/// Converts a prompt to the host's form: a part for each message.
+/// Converts a prompt to the host's form, with one part for each message.
 pub(crate) fn prompt(result: GetPromptResult) -> Outcome {
     let parts = result.messages.into_iter().map(|message| {
         let mut part = content(message.content);

@@ -1,9 +1,10 @@
 //! Asks the user of an MCP client for approval, by elicitation or by a sealed ticket that the
-//! client repeats.
+//! client sends back.
 //!
-//! A client of a revision before 2026-07-28 is asked while the call waits. In 2026-07-28 the server
-//! can't ask by itself: the call ends with the question, and the client repeats it with the answer
-//! and a sealed ticket, which names the question and is valid once.
+//! In revisions before 2026-07-28, the client is asked while the call waits. In revision
+//! 2026-07-28, the server can't send requests to the client, so the call ends with the question.
+//! The client repeats the call with the answer and a sealed ticket. The ticket names the question
+//! and is valid once.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,7 +44,7 @@ const NO: &str = "no";
 /// Bytes of a client's name.
 const NAME: usize = 100;
 
-/// The folder in the data folder, and the key in it that seals tickets.
+/// The folder in the data folder, and the file in this folder with the key that seals tickets.
 pub(crate) const FOLDER: &str = "mcp";
 pub(crate) const KEY: &str = "key";
 
@@ -60,7 +61,7 @@ pub(crate) struct QuestionMeans {
     pub(crate) mcp: McpApprovals,
     /// Asks if the client can't, or must not.
     pub(crate) posting: PostingApprover,
-    /// Calls that wait for the answer to a question of their tool.
+    /// Calls that wait for the answer to their tool's elicitation.
     pub(crate) parked: ParkedCalls,
 }
 
@@ -79,8 +80,8 @@ enum TicketError {
     Used,
 }
 
-/// Seals tickets and knows the used ones: for all servers of one user, so that a client can bring
-/// its ticket to any of them.
+/// Seals tickets and stores the used tickets. All servers of a user share them, so a client can
+/// send its ticket to any of these servers.
 pub(crate) struct Tickets {
     codec: RequestStateCodec,
     folder: PathBuf,
@@ -88,11 +89,11 @@ pub(crate) struct Tickets {
 }
 
 impl Tickets {
-    /// Uses the key in the data folder, which is created at the first use.
+    /// Uses the key in the data folder. The key is created at the first use.
     ///
     /// # Errors
     ///
-    /// The key can't be read or created.
+    /// Returns an error if the key can't be read or created.
     pub(crate) fn new(folders: &Folders, lasting: Duration) -> Result<Self, HostError> {
         let folder = folders.data.join(FOLDER);
         let key = state::secret(&folder, KEY)?;
@@ -120,7 +121,7 @@ impl Tickets {
         let taken = Duration::from_millis(milliseconds().saturating_sub(asked_at));
         let nonce = ticket[1].as_str().unwrap_or_default().to_owned();
         let now = seconds();
-        // A ticket is only forgotten after it has expired.
+        // A used ticket is removed only after it has expired.
         let forget_at = now + self.lasting.as_secs() + 1;
         let is_first_use =
             state::update(&self.folder, &used_by(session), |used: &mut BTreeMap<String, u64>| {
@@ -131,7 +132,7 @@ impl Tickets {
     }
 }
 
-/// Names the file with a caller's used tickets. Each caller has its own file, since the number of
+/// Names the file with a caller's used tickets. Each caller has its own file because the number of
 /// tickets in a file is limited.
 fn used_by(session: &str) -> String {
     let hash = ring::digest::digest(&ring::digest::SHA256, owner(session).as_bytes());
@@ -150,26 +151,26 @@ fn milliseconds() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Asks for one call.
+/// Asks for approval of one call.
 pub(crate) struct CallApprover {
     pub(crate) way: AskMode,
     pub(crate) asking: Arc<QuestionMeans>,
-    /// The client that is asked. `None`: the client doesn't say what it is, or isn't asked.
+    /// The client that is asked. `None` if the client doesn't name itself, or if it isn't asked.
     client: Option<Implementation>,
-    /// Whether the client's revision has titles for choices: since 2025-11-25.
+    /// Whether the client's revision supports titles for choices. They exist since 2025-11-25.
     has_titles: bool,
-    /// The call, if its client takes tasks.
+    /// The call, if its client supports MCP tasks.
     pub(crate) started_task: Option<Arc<StartedTask>>,
     /// Whether the client shows addresses.
     pub(crate) can_visit: bool,
-    /// The questions of the call's tool, if they end its request.
+    /// The elicitations of the call's tool, if they end the request of the call.
     questions: Mutex<Option<mpsc::Receiver<OpenQuestion>>>,
 }
 
 pub(crate) enum AskMode {
     /// Asks while the call waits.
     Elicit(Peer<RoleServer>),
-    /// Ends the call; the client repeats it.
+    /// The call ends, and the client repeats it.
     Return(Box<TicketAnswer>),
     Elsewhere,
     Nobody,
@@ -213,12 +214,12 @@ struct TicketedAnswer {
 }
 
 impl CallApprover {
-    /// Makes the approver of a call in a session. `asks` are the means of the client to ask its
-    /// user. `ticket_and_responses` are the client's answer to an earlier question.
+    /// Makes the approver of a call in a session. `asks` are the client's ways to ask its user.
+    /// `ticket_and_responses` are the client's answer to an earlier question.
     ///
     /// # Errors
     ///
-    /// Its ticket isn't from this server or was already used.
+    /// Returns an error if the ticket isn't from this server or was already used.
     pub(crate) async fn new(
         asking: &Arc<QuestionMeans>,
         tickets: &Arc<Tickets>,
@@ -272,7 +273,7 @@ impl CallApprover {
         self.questions.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Takes the question that the client has to ask before it repeats the call.
+    /// Takes the question that the client must ask before it repeats the call.
     pub(crate) fn required(&self) -> Option<InputRequiredResult> {
         let AskMode::Return(returned) = &self.way else { return None };
         returned.required.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -317,7 +318,7 @@ impl CallApprover {
         }
     }
 
-    /// Stores the question for the client, which ends the request.
+    /// Stores the question for the client. The question ends the request.
     fn return_question(&self, ticket_answer: &TicketAnswer, question: &Question) -> Reply {
         let sealed = ticket_answer.tickets.seal(&ticket_answer.session, question.fingerprint);
         let ticket = match sealed {
@@ -370,7 +371,7 @@ impl CallApprover {
         Reply::Unasked(message)
     }
 
-    /// Sets the status message of the call, if its client takes tasks.
+    /// Sets the status message of the call, if its client supports MCP tasks.
     fn say(&self, text: &str) {
         if let Some(started_task) = &self.started_task {
             started_task.say(text);
@@ -505,10 +506,10 @@ impl Approver for CallApprover {
     }
 }
 
-/// The means of a client to ask its user.
+/// A client's ways to ask its user.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClientAsks {
-    /// Forms. A client that names no mode supports them.
+    /// Whether the client supports forms. A client that names no mode supports them.
     forms: bool,
     /// To open an address.
     addresses: bool,
@@ -522,8 +523,8 @@ impl ClientAsks {
     }
 }
 
-/// Parses the client's answer to an earlier question, and opens its ticket. Returns `None` if the
-/// client has no ticket.
+/// Parses the client's answer to an earlier question and opens the ticket. Returns `None` if the
+/// client sent no ticket.
 async fn parse_answer(
     tickets: &Arc<Tickets>,
     session: &Arc<str>,

@@ -10,15 +10,15 @@ use serde_json::Value;
 use toolhold_core::config::Structured;
 use toolhold_core::{Definition, Host, Session, structured_schema};
 
-/// Tools on one page. Some clients read one page alone.
+/// Tools on one page. Some clients read only one page.
 const PAGE: usize = 1_000;
 
 /// Formats of numbers, which are those of Rust's types.
 const NUMBER_FORMATS: [&str; 9] =
     ["uint", "uint8", "uint16", "uint32", "uint64", "int32", "int64", "float", "double"];
 
-/// Milliseconds for which a client may cache a list. A client that listens is told of changes at
-/// once.
+/// Milliseconds for which a client may cache a list. A client that listens is notified of changes
+/// at once.
 const FRESH: u64 = 60_000;
 
 /// Returns the tools for a session.
@@ -33,11 +33,11 @@ pub(crate) fn list(host: &Host, session: &Session) -> Result<Vec<Arc<Definition>
     Ok(offered.into_iter().map(|offered| offered.definition).collect())
 }
 
-/// Returns a page of the tools after the one that `cursor` names.
+/// Returns the page of the tools after the tool that `cursor` names.
 ///
 /// # Errors
 ///
-/// The cursor isn't valid, or its tool is gone.
+/// Returns an error if the cursor isn't valid, or if its tool no longer exists.
 pub(crate) fn page(
     tools: &[Arc<Definition>],
     cursor: Option<&str>,
@@ -75,8 +75,8 @@ pub(crate) fn sends_structured(tool: &Definition, structured: Structured) -> boo
     }
 }
 
-/// Converts a tool to the protocol's form. A schema of structured answers is a promise: clients
-/// refuse an answer without one.
+/// Converts a tool to the protocol's form. A schema of structured answers is a promise, because
+/// clients refuse an answer without a structured part.
 pub(crate) fn tool(definition: &Definition, structured: Structured) -> Tool {
     let description = Cow::Owned(definition.description.clone());
     let mut tool = Tool::new_with_raw(

@@ -1,12 +1,12 @@
-//! The capabilities of plugins, and the facts of each that are the same for every plugin: its
-//! imports, the keys that grant it, and its words.
+//! The capabilities of plugins. For each capability, the facts that are the same for every plugin:
+//! its imports, its grant keys, and its texts.
 
 use crate::versions::split;
 
 macro_rules! capabilities {
     ($($(#[$doc:meta])* $capability:ident { $($fact:ident: $value:expr,)* })*) => {
-        /// A capability that a plugin asks for in its manifest, in the order in which people read
-        /// them.
+        /// A capability that a plugin requests in its manifest. The variants are in the order in
+        /// which people see them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Capability {
             $($(#[$doc])* $capability,)*
@@ -38,7 +38,7 @@ capabilities! {
         line: r#"allowed_paths = ["."]"#,
         keys: &["allowed_paths"],
     }
-    // The directories of `files` are its grant.
+    // The directories of `files` are the grant of `search`.
     /// The host's search in these directories.
     Search {
         name: "search",
@@ -50,7 +50,7 @@ capabilities! {
         line: r#"allowed_paths = ["."]"#,
         keys: &[],
     }
-    // There is no capability to serve requests.
+    // No capability exists for serving requests.
     /// Requests.
     Http {
         name: "http",
@@ -128,7 +128,7 @@ capabilities! {
         line: "parts_cpu_secs = 60",
         keys: &["parts_cpu_secs"],
     }
-    /// Calls of its own tools at a later time.
+    /// Calls of the plugin's own tools at a later time.
     Schedule {
         name: "schedule",
         interfaces: &["toolhold:host/schedule@0.1.0"],
@@ -139,7 +139,7 @@ capabilities! {
         line: "schedule_tasks = 16",
         keys: &["schedule_tasks"],
     }
-    // About the instance itself, so it imports nothing.
+    // This capability is about the instance itself, so it has no imports.
     /// An instance for each session.
     Session {
         name: "session",
@@ -158,7 +158,7 @@ capabilities! {
 pub struct CapabilityFacts {
     /// The capability's name in manifests.
     pub name: &'static str,
-    /// The interfaces that a plugin imports to use it, with their versions.
+    /// The interfaces that a plugin imports to use the capability, with their versions.
     pub interfaces: &'static [&'static str],
     /// The treatment of a component that imports the interfaces and doesn't ask for the capability.
     pub unasked: Unasked,
@@ -175,21 +175,21 @@ pub struct CapabilityFacts {
     pub keys: &'static [&'static str],
 }
 
-/// The treatment of a component that imports an interface without asking for its capability.
+/// The treatment of a component that imports an interface without requesting its capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unasked {
     /// No host loads the component.
     Refused,
     /// A host loads the component, and the functions of the interface refuse every use.
     Allowed,
-    /// A host loads the component, as for `Allowed`. Runtimes of languages import the interface
-    /// whether they use it or not.
+    /// A host loads the component, as for `Allowed`. Language runtimes import the interface even if
+    /// they don't use it.
     Usual,
 }
 
 impl Capability {
-    /// Returns the capability with this name, or `None` if this version of Toolhold doesn't have
-    /// it.
+    /// Returns the capability with this name. Returns `None` if this version of Toolhold doesn't
+    /// have the capability.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|capability| capability.name() == name)
     }
@@ -199,14 +199,14 @@ impl Capability {
         self.facts().name
     }
 
-    /// Checks whether an interface, by its name without a version, belongs to the capability.
+    /// Checks whether an interface belongs to the capability. The name of the interface has no
+    /// version.
     pub fn admits(self, interface: &str) -> bool {
         self.facts().interfaces.iter().any(|versioned| split(versioned).0 == interface)
     }
 }
 
-// An organisation's ceiling bounds a capability by its keys. The keys of `search` are those of
-// `files`.
+// An organisation's ceiling limits a capability by its keys. `search` has the keys of `files`.
 const _: () = {
     let mut index = 0;
     while index < Capability::ALL.len() {

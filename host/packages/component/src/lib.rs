@@ -1,7 +1,8 @@
-//! Reads a component without running it: its file, its manifest, the interfaces that it imports and
-//! exports, and the schemas that it brings. All of this is untrusted, bounded and neutralised.
+//! Reads a component without running it: its file, its manifest, its schemas, and the interfaces
+//! that it imports and exports. All of these are untrusted, and this crate limits and neutralises
+//! them.
 //!
-//! This crate compiles and runs nothing, and doesn't know the engine.
+//! This crate compiles and runs no code, and doesn't depend on the engine.
 
 mod capability;
 mod example;

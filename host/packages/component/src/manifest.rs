@@ -9,7 +9,7 @@ use crate::capability::Capability;
 use crate::file::is_sha256;
 use crate::schema::{self, SchemaError};
 
-/// The custom section that holds the manifest.
+/// The custom section that contains the manifest.
 const SECTION: &str = "toolhold:manifest";
 
 /// Most bytes of a manifest.
@@ -30,10 +30,10 @@ const MAX_PARTS: usize = 64;
 /// The manifest of a plugin: one JSON object in the custom section `toolhold:manifest` of the
 /// component.
 ///
-/// Unknown fields are ignored, so that newer plugins load.
+/// Unknown fields are ignored, so that newer plugins can be loaded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The version of the format: 1.
+    /// The version of the format, which is 1.
     pub manifest: u32,
     /// `[a-z0-9-]`, at most 24 characters, beginning with a letter.
     pub name: String,
@@ -47,27 +47,29 @@ pub struct Manifest {
     /// An SPDX expression.
     #[serde(default)]
     pub license: Option<String>,
-    /// The place of its source.
+    /// The repository of the plugin's source code.
     #[serde(default)]
     pub repository: Option<String>,
-    /// The capabilities that it asks for, with reasons.
+    /// The capabilities that the plugin requests, with reasons.
     #[serde(default)]
     pub capabilities: Vec<Request>,
-    /// Limits that are enough for it. They can only lower the host's limits.
+    /// Limits that are sufficient for the plugin. They can only lower the host's limits.
     #[serde(default)]
     pub limits: RequestedLimits,
-    /// The JSON Schema (2020-12) of its settings, `[plugins.NAME.config]`: of an object.
+    /// The JSON Schema (2020-12) of the plugin's settings, `[plugins.NAME.config]`. The schema must
+    /// be the schema of an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_schema: Option<Value>,
-    /// The parts that it brings along, at most 64.
+    /// The parts of the plugin, at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
 }
 
-/// A pure component that a plugin brings along: `toolhold:tool/part`.
+/// A pure component that belongs to a plugin: `toolhold:tool/part`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Its name, as that of a plugin. Its file is `NAME.wasm`.
+    /// The name of the part, with the same rules as for plugins. The file of the part is
+    /// `NAME.wasm`.
     pub name: String,
     /// SHA-256 of the component, in hexadecimal, in lower case.
     pub sha256: String,
@@ -78,10 +80,10 @@ pub struct Part {
 pub struct Request {
     /// `files`, `search`, …
     pub name: String,
-    /// For `files`: `read` or `read-write`.
+    /// The access for `files`: `read` or `read-write`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<String>,
-    /// The reason, for the person who grants it.
+    /// The reason for the request, for the person who grants it.
     pub reason: String,
 }
 
@@ -91,7 +93,7 @@ pub struct RequestedLimits {
     /// MiB of linear memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<u32>,
-    /// Most seconds of a call whose arguments set no timeout.
+    /// The longest time of a call whose arguments set no timeout, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<u32>,
 }
@@ -108,10 +110,10 @@ pub enum ManifestError {
          the requested capabilities. The SDK's `plugin!` macro writes the manifest"
     )]
     Missing,
-    /// There are several manifests at one level.
+    /// There are several manifests at the same level.
     #[error("it has several sections `{SECTION}`; only one is allowed")]
     Several,
-    /// Its bytes.
+    /// The manifest is too large. Contains its size in bytes.
     #[error("its manifest is {0} bytes; the limit is {MAX_MANIFEST}")]
     TooLarge(usize),
     /// The parser's error.
@@ -126,7 +128,7 @@ pub enum ManifestError {
          letter"
     )]
     Name(String),
-    /// The schema of its settings isn't valid.
+    /// The schema of the settings isn't valid.
     #[error("the `config_schema` of its manifest {0}")]
     Config(#[from] SchemaError),
     /// The settings wouldn't be an object.
@@ -135,7 +137,7 @@ pub enum ManifestError {
          \"object\"`"
     )]
     ConfigType,
-    /// Its parts aren't valid.
+    /// The parts aren't valid.
     #[error(transparent)]
     Parts(#[from] PartListError),
 }
@@ -143,7 +145,7 @@ pub enum ManifestError {
 /// A reason why the parts of a manifest are refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PartListError {
-    /// Their number.
+    /// There are too many parts. Contains their number.
     #[error("its manifest names {0} modules in `parts`; the limit is {MAX_PARTS}")]
     TooMany(usize),
     /// A name that isn't valid.
@@ -152,7 +154,7 @@ pub enum PartListError {
          the first a letter"
     )]
     Name(String),
-    /// The part whose digest isn't one.
+    /// A digest isn't valid. Contains the name of the part.
     #[error("the `sha256` of its module `{0}` must be 64 hexadecimal digits in lower case")]
     Digest(String),
     /// A name that two parts have.
@@ -166,7 +168,7 @@ pub enum ComponentError {
     /// Code for a processor.
     #[error("it is precompiled code, which can't be checked. Use the component itself")]
     Precompiled,
-    /// Something else.
+    /// The bytes are neither a component nor a module.
     #[error("it is not a WebAssembly component")]
     NotAComponent,
     /// The parser's error.
@@ -179,21 +181,23 @@ pub enum ComponentError {
 
 impl Manifest {
     /// Finds and checks the manifest in the bytes of a component. The manifest is at the
-    /// component's own level, or in one of the modules and components inside, since a compiler may
-    /// put it there.
+    /// component's own level, or in a module or component inside, because some compilers put the
+    /// manifest there.
     ///
     /// # Errors
     ///
-    /// The bytes aren't a component, or the manifest is missing, not the only one, or not valid.
+    /// Returns an error if the bytes aren't a component. Also returns an error if the manifest is
+    /// missing or not valid, or if there are several.
     pub fn read(wasm: &[u8]) -> Result<Self, ManifestError> {
         Self::read_if_any(wasm)?.ok_or(ManifestError::Missing)
     }
 
-    /// Reads the manifest like [`read`](Self::read). Returns `None` if the component has none.
+    /// Reads the manifest like [`read`](Self::read). Returns `None` if the component has no
+    /// manifest.
     ///
     /// # Errors
     ///
-    /// Like [`read`](Self::read).
+    /// Returns the errors of [`read`](Self::read), except for a missing manifest.
     pub fn read_if_any(wasm: &[u8]) -> Result<Option<Self>, ManifestError> {
         let Some(section) = Self::section(wasm)? else { return Ok(None) };
         if section.len() > MAX_MANIFEST {
@@ -203,17 +207,17 @@ impl Manifest {
         manifest.check().map(Some)
     }
 
-    /// Returns the bytes of the manifest as the component has them, or `None` if it has no
+    /// Returns the bytes of the manifest in the component, or `None` if the component has no
     /// manifest.
     ///
     /// # Errors
     ///
-    /// The bytes aren't a component, or have several manifests.
+    /// Returns an error if the bytes aren't a component, or if there are several manifests.
     pub fn section(wasm: &[u8]) -> Result<Option<&[u8]>, ManifestError> {
         find_sections(wasm)?.single()
     }
 
-    /// Checks the fields, and bounds and neutralises their texts.
+    /// Checks the fields. Limits and neutralises their texts.
     fn check(self) -> Result<Self, ManifestError> {
         if self.manifest != VERSION {
             return Err(ManifestError::Format(self.manifest));
@@ -227,7 +231,7 @@ impl Manifest {
         };
         check_parts(&self.parts)?;
 
-        // People and logs see these texts, so they are neutralised here (invariant 6).
+        // People and logs get these texts, so they are neutralised here (invariant 6).
         let authors = self.authors.iter().take(32).map(|author| bounded_line(author)).collect();
         let capabilities = self.capabilities.iter().take(32).map(Request::bounded).collect();
         Ok(Self {
@@ -242,7 +246,8 @@ impl Manifest {
         })
     }
 
-    /// Returns the plugin's request for a capability, or `None` if the plugin doesn't ask for it.
+    /// Returns the plugin's request for a capability. Returns `None` if the plugin doesn't request
+    /// the capability.
     pub fn asks_for(&self, capability: Capability) -> Option<&Request> {
         self.capabilities.iter().find(|request| request.name == capability.name())
     }
@@ -292,7 +297,7 @@ impl Request {
     }
 }
 
-/// Returns the start of a text as one line, without characters that could steer a terminal.
+/// Returns the start of a text as one line, without characters that could control a terminal.
 fn bounded_line(text: &str) -> String {
     neutral_line(cut(text, 256))
 }
@@ -310,8 +315,8 @@ fn parse_config_schema(written: &Value) -> Result<Value, ManifestError> {
     Ok(schema)
 }
 
-/// Checks the list of parts. The names of parts become names of files, and their digests become
-/// names in the compile cache.
+/// Checks the list of parts. Names of parts are used as file names, and their digests as names in
+/// the compile cache.
 fn check_parts(parts: &[Part]) -> Result<(), PartListError> {
     if parts.len() > MAX_PARTS {
         return Err(PartListError::TooMany(parts.len()));
@@ -348,7 +353,8 @@ struct Sections<'w> {
 }
 
 impl<'w> Sections<'w> {
-    /// Returns the only section. A section at the component's own level comes before those inside.
+    /// Returns the only section. A section at the component's own level takes precedence over
+    /// sections inside.
     fn single(&self) -> Result<Option<&'w [u8]>, ManifestError> {
         match (&self.outer[..], &self.inner[..]) {
             ([section], _) | ([], [section]) => Ok(Some(section)),
@@ -395,7 +401,7 @@ impl Interfaces {
     ///
     /// # Errors
     ///
-    /// The component is damaged, or has too many exports.
+    /// Returns an error if the component is damaged or has too many exports.
     pub fn read(wasm: &[u8]) -> Result<Self, ComponentError> {
         let mut interfaces = Self::default();
         let mut depth = 0_usize;

@@ -12,13 +12,13 @@ use crate::manifest::{media_types, shown};
 use crate::oci::{Purpose, Session};
 use crate::source::Source;
 
-/// Fetches a plugin. `progress` is called with the bytes of the component so far, and with its
-/// length if that is known.
+/// Fetches a plugin. `progress` is called with the number of received bytes of the component, and
+/// with its length if the length is known.
 ///
 /// # Errors
 ///
-/// The plugin can't be fetched, or the received bytes aren't as the source or the server stated.
-/// Nothing is returned then.
+/// Returns an error if the plugin can't be fetched, or if the received bytes differ from the
+/// description by the source or the server.
 pub async fn fetch(
     source: &Source,
     door: &OutboundClient,
@@ -64,7 +64,7 @@ pub async fn tags(
     }
 }
 
-/// Fetches the component at a URL, and the signature next to it.
+/// Fetches the component at a URL and the signature next to the component.
 async fn from_url(
     url: &Url,
     door: &OutboundClient,

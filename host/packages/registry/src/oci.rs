@@ -28,7 +28,7 @@ const MAX_TOKEN: usize = 16 << 10;
 /// The most manifests that are looked at for signatures.
 const MAX_REFERRERS: usize = 32;
 
-/// The number of tags that one page is asked for.
+/// The number of tags that are requested for one page.
 const PAGE: usize = 100;
 
 /// The most pages of tags, and the most tags.
@@ -60,7 +60,7 @@ pub(crate) struct Session<'a> {
     authorization: Option<Credential>,
 }
 
-/// The bytes of a manifest as the registry sent them, with their digest.
+/// The bytes of a manifest in the form in which the registry sent them, and their digest.
 pub(crate) struct ReceivedManifest {
     pub(crate) bytes: Vec<u8>,
     pub(crate) digest: String,
@@ -79,7 +79,7 @@ impl<'a> Session<'a> {
     }
 
     /// Fetches the component with its signatures. Only the first request may name a tag. The other
-    /// requests name digests, so a change of the tag in the meantime has no effect.
+    /// requests name digests, so a change of the tag has no effect on them.
     pub(crate) async fn fetch(
         mut self,
         progress: &(dyn Fn(u64, Option<u64>) + Send + Sync),
@@ -145,7 +145,7 @@ impl<'a> Session<'a> {
         limits: Limits,
     ) -> Result<ReceivedManifest, FetchError> {
         let url = self.url(&format!("manifests/{version}"))?;
-        // The request accepts an index, too, so that the error names it.
+        // The request also accepts an index, so that the error can name the index.
         let accepted = [media_types::MANIFEST, media_types::INDEX];
         let answer = self.get(&url, &accepted, limits).await?;
         if answer.status() != StatusCode::OK {
@@ -154,7 +154,8 @@ impl<'a> Session<'a> {
         self.receive_manifest(answer, version).await
     }
 
-    /// Receives a manifest, and compares its digest with the requested and the stated one.
+    /// Receives a manifest. Compares its digest with the requested digest and with the digest that
+    /// the registry states.
     pub(crate) async fn receive_manifest(
         &self,
         answer: Response,
@@ -166,7 +167,7 @@ impl<'a> Session<'a> {
         let bytes = answer.bytes(&|_, _| {}).await?;
         let digest = digest_of(&bytes);
         for expected in requested_digest.iter().chain(&stated_digest) {
-            // A registry may also state a digest of another algorithm.
+            // A registry may also state a digest with another algorithm.
             if expected.starts_with("sha256:") && *expected != digest {
                 let expected_digest = shown(expected);
                 let why = format!("its digest is {digest}, but {expected_digest} was requested");
@@ -176,7 +177,7 @@ impl<'a> Session<'a> {
         Ok(ReceivedManifest { bytes, digest, media_type })
     }
 
-    /// Fetches a blob, and compares it with its description.
+    /// Fetches a blob, and compares it with its descriptor.
     async fn fetch_blob(
         &mut self,
         what: &str,
@@ -203,8 +204,8 @@ impl<'a> Session<'a> {
         Ok(bytes)
     }
 
-    /// Fetches the signatures of a manifest: artifacts that refer to it. Other artifacts are passed
-    /// over.
+    /// Fetches the signatures of a manifest. These are artifacts that refer to the manifest. Other
+    /// artifacts are skipped.
     async fn fetch_signatures(&mut self, subject: &str) -> Result<Vec<Vec<u8>>, FetchError> {
         let mut signatures = Vec::new();
         for descriptor in self.fetch_referrers(subject).await? {
@@ -228,8 +229,8 @@ impl<'a> Session<'a> {
         Ok(signatures)
     }
 
-    /// Fetches the list of the manifests that refer to a manifest. Older registries don't have such
-    /// a list, and may have it as the content of a tag.
+    /// Fetches the list of the manifests that refer to a manifest. Older registries don't have this
+    /// list. They may have the list as the content of a tag.
     async fn fetch_referrers(&mut self, subject: &str) -> Result<Vec<Descriptor>, FetchError> {
         let kind = media_types::SIGNATURE;
         let list = self.url(&format!("referrers/{subject}?artifactType={kind}"))?;
@@ -239,7 +240,7 @@ impl<'a> Session<'a> {
             let answer = self.get(&url, &[media_types::INDEX], limits).await?;
             match answer.status() {
                 StatusCode::OK => {}
-                // Registries without the list answer in these ways.
+                // Registries without the list return one of these statuses.
                 StatusCode::NOT_FOUND
                 | StatusCode::BAD_REQUEST
                 | StatusCode::METHOD_NOT_ALLOWED => continue,
@@ -249,7 +250,8 @@ impl<'a> Session<'a> {
             let index: Index = serde_json::from_slice(&bytes)
                 .map_err(|_| self.refused("the list of signatures", "it isn't an index"))?;
             let mut entries = index.manifests;
-            // The type in an entry isn't reliable, so entries with the type only come first.
+            // The type in an entry isn't reliable, so other entries are tried after the entries
+            // with this type.
             entries.sort_by_key(|entry| entry.artifact_type.as_deref() != Some(kind));
             entries.truncate(MAX_REFERRERS);
             return Ok(entries);
@@ -335,7 +337,7 @@ impl<'a> Session<'a> {
 
         let host_login = self.options.credentials.login(&host);
         let mut named_urls = vec![&self.base];
-        // Your file with logins names the host, so you chose it.
+        // The host is in your file with logins, so you chose the host.
         if matches!(host_login, Login::Basic(_)) {
             named_urls.push(&url);
         }
@@ -385,8 +387,8 @@ impl<'a> Session<'a> {
         Ok(Credential::new(&self.base, value))
     }
 
-    /// Returns the error that a login is needed. `login` is the login for the registry, or `None`
-    /// if the registry refused it.
+    /// Returns the error for a missing login. `login` is the login for the registry, or `None` if
+    /// the registry refused it.
     fn login_error(&self, login: Option<Login>) -> FetchError {
         let registry = self.reference.registry();
         let file = self.options.credentials.place();
@@ -429,7 +431,7 @@ fn header(answer: &Response, name: &HeaderName) -> Option<String> {
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
-/// Returns the host of a URL, with its port if that isn't the usual one.
+/// Returns the host of a URL, with the port if it isn't the usual port.
 fn authority(url: &Url) -> String {
     let origin = toolhold_net::requests::origin(url);
     match origin.split_once("://") {
@@ -438,7 +440,7 @@ fn authority(url: &Url) -> String {
     }
 }
 
-/// Parses the URL of the next page, from a header like `</v2/a/tags/list?last=x>; rel="next"`.
+/// Parses the URL of the next page from a header such as `</v2/a/tags/list?last=x>; rel="next"`.
 fn parse_next_page(header: &HeaderValue) -> Option<String> {
     let header = header.to_str().ok()?;
     let (url, parameters) = header.trim().strip_prefix('<')?.split_once('>')?;

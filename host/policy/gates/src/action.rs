@@ -1,5 +1,4 @@
-//! The input of a decision: one call with its resolved subjects, its trust and its phase, as the
-//! gates see it.
+//! The input of a decision: one call with its resolved subjects, its trust and its phase.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,33 +9,34 @@ use toolhold_contract::{Access, Annotations, SubjectKind};
 pub struct Action<'a> {
     /// Full name of the tool.
     pub tool: &'a str,
-    /// Its aliases.
+    /// The aliases of the tool.
     pub aliases: &'a [String],
-    /// The plugin or provider that offers it.
+    /// The plugin or provider that offers the tool.
     pub provider: &'a str,
     /// Whether the tool is part of Toolhold, and not of a third-party plugin.
     pub built_in: bool,
-    /// How the tool behaves. A claim of the tool that relaxes a rule is in here only if the host
-    /// enforces it or the operator approved it.
+    /// The behaviour of the tool. A promise of the tool that relaxes a rule is included only if the
+    /// host enforces it or the operator approved it.
     pub annotations: Annotations,
     /// Whether the tool itself says that it may destroy what is there.
     pub says_destructive: bool,
     /// The paths, commands and URLs that the call acts on. Paths are real paths.
     pub subjects: &'a [ResolvedSubject],
-    /// Whether the tool's claim about what it acts on is trusted. If not, rules also check the
+    /// Whether the tool's statement about its subjects is trusted. If not, rules also check the
     /// whole call.
     pub subjects_trusted: bool,
-    /// Arguments, a JSON object. Paths in it are absolute.
+    /// The arguments as a JSON object. Paths in it are absolute.
     pub arguments: &'a Value,
     /// Whether the arguments ask for the network.
     pub network: bool,
-    /// How far the caller is trusted. If the plugin is trusted less, the plugin's trust counts.
+    /// The trust in the caller. If the trust in the plugin is lower, the lower trust applies.
     pub trust: Trust,
-    /// Whether the call needs approval if it acts, since the caller doesn't know who meant it.
+    /// Whether the call needs approval if it acts, because the caller doesn't know whether anybody
+    /// intended it.
     pub doubtful: bool,
-    /// Part of the agent's work in which the call is made.
+    /// The part of the agent's work in which the call is made.
     pub phase: Option<Phase>,
-    /// Name of the caller. `None` for the primary agent.
+    /// The name of the caller. `None` for the primary agent.
     pub caller: Option<&'a str>,
 }
 
@@ -57,7 +57,7 @@ impl Action<'_> {
 pub struct ResolvedSubject {
     /// Kind of thing that the text names.
     pub kind: SubjectKind,
-    /// Access that the call needs to it.
+    /// The access to the subject that the call needs.
     pub access: Access,
     /// Real path, URL, command or text.
     pub text: String,
@@ -66,7 +66,7 @@ pub struct ResolvedSubject {
 /// How far a plugin or a caller is trusted. Later variants are trusted less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trust {
-    /// Part of Toolhold, or trusted like it.
+    /// Part of Toolhold, or trusted like Toolhold.
     #[default]
     Trusted,
     /// Checked and approved.
@@ -89,7 +89,7 @@ impl Trust {
     }
 }
 
-/// A part of an agent's work. The embedding program sets it; Toolhold doesn't guess it.
+/// A part of an agent's work. The embedding program sets the phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The agent makes a plan.

@@ -1,4 +1,5 @@
-//! Pure decisions: data in, a decision with its reason out. No I/O, no clock, no WebAssembly.
+//! Pure decisions. The input is data, and the output is a decision with its reason. No I/O, no
+//! clock, no WebAssembly.
 
 pub mod egress;
 pub mod files;

@@ -1,9 +1,9 @@
-//! Applies the rules about calls to all paths that a call reaches, and not only to those that it
-//! names.
+//! Applies the rules about calls to all paths that a call reaches. The call doesn't name all of
+//! these paths.
 //!
-//! A call that names a folder reaches everything in it. So the rules for all tools and the
-//! permissions of its tool decide on each path as if the call had named it. An approval of a path
-//! covers everything below the path, by the same rule. Paths without a rule are left to the grants.
+//! A call that names a folder reaches all paths in it. For this reason, the rules for all tools and
+//! the permissions of the call's tool decide on each path as if the call had named it. An approval
+//! of a path applies to all paths below it too. Only grants decide on paths without a rule.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -25,8 +25,7 @@ const MAX_SHOWN: usize = 1024;
 /// Bytes of a path that a remedy contains.
 const MAX_IN_REMEDY: usize = 256;
 
-/// The rules that decide on the paths of one call. A [`Policy`] makes them for a call that it
-/// allows.
+/// The rules that decide on the paths of one call. A [`Policy`] makes them for an allowed call.
 #[derive(Debug)]
 pub struct ReachedPaths {
     policy: Arc<Policy>,
@@ -41,12 +40,13 @@ pub struct ReachedPaths {
     approved: Vec<(PathBuf, usize)>,
 }
 
-/// The rules of one set that apply to the call, each with the index of its reason.
+/// The rules of one set that apply to the call. Each has the index of its reason.
 #[derive(Debug)]
 struct MatchingSet {
     index: usize,
     denying: Vec<(usize, usize)>,
-    /// The rules that allow, if a path needs one of them, and the index of their reason.
+    /// The rules that allow paths, and the index of their reason. Set if a path needs one of these
+    /// rules.
     allowing: Option<(Vec<usize>, usize)>,
 }
 
@@ -67,8 +67,8 @@ enum Reason {
 }
 
 impl Policy {
-    /// Returns the rules for the paths that an allowed call reaches. Returns `None` if no rule is
-    /// about paths that the call doesn't name.
+    /// Returns the rules for the paths that an allowed call reaches. Returns `None` if the rules
+    /// are only about paths that the call names.
     pub fn reached(self: &Arc<Self>, action: &Action<'_>) -> Option<Arc<ReachedPaths>> {
         let mut reached = ReachedPaths {
             policy: Arc::clone(self),
@@ -111,8 +111,8 @@ impl Policy {
 }
 
 impl ReachedPaths {
-    /// Returns a text that differs for different rules of the same policy. Cached answers of calls
-    /// with other rules may differ.
+    /// Returns a text that differs for different rules of the same policy. Calls with different
+    /// rules may have different cached answers.
     pub fn identity(&self) -> String {
         format!("{:?}", (&self.reasons, &self.named, &self.approved))
     }
@@ -140,7 +140,7 @@ impl ReachedPaths {
             }
         }
 
-        // If no allowing rule applies to the call, the call needs none.
+        // If no allowing rule applies to the call, paths need no allowing rule.
         let is_bounded = !allowing_rules.is_empty()
             && allowing_rules.iter().all(|(_, rule)| rule.paths.is_some() || rule.access.is_some());
         let mut allowing = None;
@@ -181,8 +181,8 @@ impl ReachedPaths {
         self.policy.permissions.list(&list.name, list.id)
     }
 
-    /// Returns the first rule of each list that `is_included` and matches a path, with the index of
-    /// its reason.
+    /// Returns the first rule of each list that `is_included` accepts and that matches a path. Each
+    /// rule has the index of its reason.
     fn first_matches<'r>(
         &'r self,
         path: &'r str,
@@ -197,9 +197,9 @@ impl ReachedPaths {
         })
     }
 
-    /// Returns the approved paths: those that the call names and that a rule asks about. The call
-    /// runs, so a person has approved it: now, or earlier by a rule for exactly this path before
-    /// the rule that asks.
+    /// Returns the approved paths. These are paths that the call names and that need approval by a
+    /// rule. The call runs, so a person has approved the path now, or earlier by a rule for exactly
+    /// this path before the other rule.
     fn approved_paths(&self) -> Vec<(PathBuf, usize)> {
         let mut approved = Vec::new();
         for (path, _) in &self.named {
@@ -249,9 +249,9 @@ impl ReachedPaths {
 
 impl PathRules for ReachedPaths {
     fn decide(&self, path: &Path, access: Access) -> Result<(), PathRefusal> {
-        // A call enters or makes the folders above a named path to get there. A rule of a set that
-        // denies such a folder denies the named path too. A permission does so only if no earlier
-        // one matches the named path.
+        // A call enters or creates the folders above a named path. If a rule of a set denies such a
+        // folder, it also denies the named path. A permission does so only if no earlier permission
+        // matches the named path.
         let is_parent =
             self.named.iter().any(|(named, _)| named != path && named.starts_with(path));
         for set in &self.sets {
@@ -278,8 +278,8 @@ impl PathRules for ReachedPaths {
     }
 
     fn rights(&self) -> String {
-        // The address of the policy tells it from others. A path that a call names adds nothing to
-        // what it may reach, unless it was approved.
+        // The policy's address distinguishes it from other policies. A path that a call names has
+        // no effect on the paths that the call may reach, unless the path was approved.
         format!("{:p} {:?}", Arc::as_ptr(&self.policy), (&self.reasons, &self.approved))
     }
 
@@ -290,7 +290,8 @@ impl PathRules for ReachedPaths {
         };
         let shown = path.display().to_string();
         let action = format!("{verb} {}", cut(&shown, MAX_SHOWN));
-        // The glob matches the path and everything below it, also with special characters in it.
+        // The glob matches the path and all paths below it, even if the path contains special
+        // characters.
         let literal_glob = literal(&shown);
         let is_short = literal_glob.len() <= MAX_IN_REMEDY;
         let glob = is_short.then(|| toml(&literal_glob));

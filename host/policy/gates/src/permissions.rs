@@ -1,5 +1,5 @@
-//! `[tools.permissions.TOOL]`: decides what each tool may do without asking, with an approval, or
-//! not at all.
+//! `[tools.permissions.TOOL]`: decides which calls of a tool are allowed, need approval, or are
+//! denied.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use crate::pattern::Pattern;
 use crate::suggestion::wide_pattern;
 use crate::tool_glob::ToolGlob;
 
-/// Bytes of the subjects that a remedy shows. Longer ones would make the rule in it hard to read.
+/// Most bytes of the subjects in a remedy. Longer subjects would make the rule hard to read.
 const MAX_SHOWN: usize = 256;
 
 /// One rule of a tool.
@@ -27,7 +27,7 @@ pub struct Permission {
     pub pattern: Pattern,
     /// Verdict on a call that matches.
     pub verdict: Verdict,
-    /// The rule as it is written: `pattern = "src/**", action = "allow"`.
+    /// The rule as written: `pattern = "src/**", action = "allow"`.
     pub rule: String,
     /// Place of the rule in the configuration.
     pub place: Origin,
@@ -88,7 +88,7 @@ impl Permissions {
         Self { file, ..Self::default() }
     }
 
-    /// Adds a list for the tool with this name or alias. In it, the first rule that matches
+    /// Adds a list for the tool with this name or alias. In this list, the first rule that matches
     /// decides.
     pub fn add(&mut self, tool: impl Into<String>, list: Vec<Permission>) {
         if !list.is_empty() {
@@ -147,9 +147,9 @@ impl Permissions {
         })
     }
 
-    /// Returns the rule that decides on a call. Returns `None` if no rule matches one of its
-    /// subjects, and no rule denies or asks for the others. `commands`: the analysed command
-    /// subjects, in their order.
+    /// Returns the rule that decides on a call. Returns `None` if one of its subjects has no
+    /// matching rule, and if the rules for the other subjects neither deny nor ask. `commands` are
+    /// the analysed command subjects, in their order.
     pub(crate) fn find(
         &self,
         action: &Action<'_>,
@@ -190,7 +190,7 @@ impl Permissions {
 
         let permission = matches.most_severe?;
         let allows = permission.verdict == Verdict::Allow;
-        // A rule that allows one subject doesn't allow another one.
+        // A rule that allows one subject doesn't allow other subjects.
         if allows && matches.has_unmatched {
             return None;
         }
@@ -210,7 +210,7 @@ struct SubjectMatches<'p> {
 }
 
 impl<'p> SubjectMatches<'p> {
-    /// Returns the most severe rule of those that match first in each list.
+    /// Returns the most severe of the rules that match first in each list.
     fn first(&self, matches: &impl Fn(&Pattern) -> bool) -> Option<&'p Permission> {
         let mut most_severe = None;
         for list in &self.lists {
@@ -222,7 +222,7 @@ impl<'p> SubjectMatches<'p> {
         most_severe
     }
 
-    /// Adds the rules for a subject whose patterns are those that `matches`.
+    /// Adds the rules for a subject. `matches` decides whether a pattern matches the subject.
     fn add_match(&mut self, matches: impl Fn(&Pattern) -> bool) {
         match self.first(&matches) {
             Some(permission) => self.most_severe = more_severe(self.most_severe, permission),
@@ -230,8 +230,8 @@ impl<'p> SubjectMatches<'p> {
         }
     }
 
-    /// Adds the rules for a command. It is allowed if each of its parts is allowed, or if a rule
-    /// without a wildcard allows the whole text.
+    /// Adds the rules for a command. The command is allowed if each of its parts is allowed, or if
+    /// a rule without a wildcard allows the whole text.
     fn add_command(&mut self, text: &str, command: Option<&Command>) {
         let whole_match = self.first(&|pattern| pattern.matches_text(text));
         if let Some(permission) = whole_match {
@@ -264,9 +264,9 @@ impl<'p> SubjectMatches<'p> {
 }
 
 impl<'p> SubjectMatches<'p> {
-    /// Adds the rules for another spelling of a command. They can only deny it or ask for it:
-    /// options that the spelling lacks may change what the command does. A rule for the command as
-    /// written comes first as usual.
+    /// Adds the rules for another spelling of a command. These rules can only deny the command or
+    /// ask for it, because the other spelling may lack options that change the effect of the
+    /// command. A rule for the original spelling comes first, as usual.
     fn add_spelling(&mut self, text: &str, spelling: &str) {
         for list in &self.lists {
             let mut rules = list.applying(self.says_destructive);
@@ -311,8 +311,8 @@ impl Permissions {
         }
     }
 
-    /// Returns the name of the list that holds a rule: the tool's, or an alias of it. A new rule
-    /// has to go into the same list to come before this one.
+    /// Returns the name of the list that contains a rule: the name of the tool, or an alias. To
+    /// come before this rule, a new rule must be added to the same list.
     fn list_name(&self, permission: &Permission) -> Option<&str> {
         for (name, lists) in &self.tools {
             if lists.iter().flatten().any(|listed| std::ptr::eq(listed, permission)) {
@@ -361,8 +361,8 @@ impl Permissions {
     }
 }
 
-/// Returns the rules that would allow exactly this call, for the list `name`. They can be added to
-/// the end of any file. Returns `None` if the subjects are too long.
+/// Returns rules for the list `name` that would allow exactly this call. They can be added to the
+/// end of any file. Returns `None` if the subjects are too long.
 fn rules_for(action: &Action<'_>, name: &str) -> Option<String> {
     let texts: Vec<Cow<'_, str>> = if action.subjects.is_empty() || !action.subjects_trusted {
         vec![format!("{} {}", action.tool, canonical(action.arguments)).into()]
@@ -393,7 +393,7 @@ pub(crate) fn list_header(name: &str) -> String {
     }
 }
 
-/// Returns the remedy that puts a rule before the one of the list `name` that decided.
+/// Returns the remedy that adds a rule before the deciding rule of the list `name`.
 fn remedy_before(action: &Action<'_>, name: &str) -> String {
     if action.says_destructive && name.contains(['*', '?']) {
         return "The tool says that it may destroy something, and a rule of a glob never allows \

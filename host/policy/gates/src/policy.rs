@@ -1,4 +1,4 @@
-//! Decides on a call: asks the gates in their order.
+//! Decides on a call. Asks the gates in their order.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::rules::RuleSet;
 use crate::trust::ProviderTrust;
 use crate::web::Web;
 
-/// The order of the gates. It is fixed, and every gate decides on every call:
+/// The fixed order of the gates. Every gate decides on every call:
 ///
 /// 1. the blocklist: commands that never run;
 /// 2. the organisation's ceiling and `[tools.policy]`: rules that can only deny;
@@ -29,10 +29,10 @@ use crate::web::Web;
 /// 7. the hosts that the web tools request;
 /// 8. trust in the plugin and in the caller.
 ///
-/// The first gate that denies decides; else the first that asks; else the first that allows.
-/// [`Gate::Grants`] comes after the blocklist, and is decided when paths are resolved.
-/// The others come last: dependencies, a model's review, which is asked only about calls that may
-/// run otherwise, and quota and rate, which count calls that run.
+/// The first gate that denies decides. If no gate denies, the first gate that asks decides, and
+/// then the first gate that allows. [`Gate::Grants`] comes after the blocklist, and is decided when
+/// paths are resolved. The other gates come last: dependencies, the review, quota and rate. The
+/// review checks only calls that may otherwise run. Quota and rate count only calls that run.
 pub const GATES: [Gate; 9] = [
     Gate::Blocklist,
     Gate::Ceiling,
@@ -45,13 +45,13 @@ pub const GATES: [Gate; 9] = [
     Gate::Trust,
 ];
 
-/// All rules for calls. The default is the one of an empty configuration, except for the blocklist,
-/// which is empty.
+/// All rules for calls. The default has the rules of an empty configuration, but with an empty
+/// blocklist.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// Commands that never run.
     pub blocklist: Blocklist,
-    /// Rules of the organisation: one set for each ceiling. Each set decides by itself.
+    /// Rules of the organisation, one set for each ceiling. Each set decides separately.
     pub ceiling: Vec<RuleSet>,
     /// `[tools.policy]`.
     pub policy: RuleSet,
@@ -61,13 +61,16 @@ pub struct Policy {
     pub autonomy: Placed<Autonomy>,
     /// The parts of the sandbox that `autonomy = "sandboxed"` relies on.
     pub containment: Containment,
-    /// `[tools.shell] only_commands`: programs that commands may start. Empty: any program.
+    /// `[tools.shell] only_commands`: the programs that commands may start. Empty means any
+    /// program.
     pub only_commands: Placed<Vec<String>>,
-    /// `[tools.shell] strict_parse`: whether unresolved commands are denied. If not, they ask.
+    /// `[tools.shell] strict_parse`: whether unresolved commands are denied. Otherwise they need
+    /// approval.
     pub strict_parse: Placed<bool>,
-    /// Whether commands of high risk are denied. If not, they ask.
+    /// Whether commands of high risk are denied. Otherwise they need approval.
     pub block_high_risk: Placed<bool>,
-    /// Whether commands of medium risk ask at every level, unless a permission allows them.
+    /// Whether commands of medium risk need approval at every level, unless a permission allows
+    /// them.
     pub ask_for_medium_risk: Placed<bool>,
     /// `[tools.shell] network`.
     pub network: Placed<Network>,
@@ -80,9 +83,9 @@ pub struct Policy {
 impl Policy {
     /// Decides on a call.
     ///
-    /// Every gate decides, in the order of [`GATES`]. The first that denies counts; else the first
-    /// that asks; else the first that allows. `confirmed` says whether a person has approved the
-    /// call. Then *ask* becomes *allow*, and nothing else changes.
+    /// Every gate decides, in the order of [`GATES`]. The first gate that denies decides. If no
+    /// gate denies, the first gate that asks decides, and then the first gate that allows.
+    /// `confirmed` means that a person has approved the call. It only changes *ask* to *allow*.
     pub fn decide(&self, action: &Action<'_>, confirmed: bool) -> Decision {
         let inputs = GateInputs::new(self, action);
         let mut decided: Option<Decision> = None;
@@ -116,8 +119,8 @@ impl Policy {
         true
     }
 
-    /// Returns the decision of each gate on a call, in their order. `None` if a gate has no rule
-    /// about the call.
+    /// Returns the decision of each gate on a call, in their order. `None` means that a gate has no
+    /// rule about the call.
     pub fn explain(&self, action: &Action<'_>) -> Vec<(Gate, Option<Decision>)> {
         let inputs = GateInputs::new(self, action);
         GATES.iter().map(|gate| (*gate, self.explain_at(*gate, action, &inputs))).collect()
@@ -140,8 +143,8 @@ impl Policy {
         Some(decision)
     }
 
-    /// Returns the denial, if one of the commands never runs. This is checked first, before the
-    /// paths of a call.
+    /// Returns the denial if one of the commands never runs. This check comes first, before the
+    /// paths of a call are checked.
     pub fn blocked<'c>(&self, commands: impl IntoIterator<Item = &'c str>) -> Option<Decision> {
         for text in commands {
             if let Some(decision) = self.command_refusal(&Command::read(text))
@@ -153,29 +156,29 @@ impl Policy {
         None
     }
 
-    /// Returns the refusal of a command line that a plugin starts during a call. The verdict *ask*
-    /// refuses it too, since a running call can't ask.
+    /// Returns the denial of a command line that a plugin starts during a call. The verdict *ask*
+    /// also denies it, because a running call can't ask.
     pub fn line_refusal(&self, line: &str) -> Option<Decision> {
         self.command_refusal(&Command::read(line))
     }
 
-    /// Returns the trust in a call: that in its origin or in its provider, whichever is less.
+    /// Returns the trust in a call. This is the lower of the trust in its origin and the trust in
+    /// its provider.
     pub fn trust_in(&self, action: &Action<'_>) -> Trust {
         self.trusted.least(action)
     }
 
-    /// Checks whether calls that act may run because what they change can be undone.
+    /// Checks whether acting calls may run because their changes can be undone.
     pub fn is_sandboxed(&self) -> bool {
         self.autonomy.value == Autonomy::Sandboxed
     }
 
-    /// Checks whether the commands of a call reach the network, once the call may run.
+    /// Checks whether the commands of an allowed call reach the network.
     pub fn reaches_network(&self, action: &Action<'_>) -> bool {
         self.network.reaches(action)
     }
 
-    /// Returns a further remedy for a refused call, if the call is for the servers of its session's
-    /// jobs.
+    /// Returns a further remedy for a denied call to the servers of the session's jobs.
     pub fn remedy_by_jobs(&self, action: &Action<'_>, refusal: &Decision) -> Option<String> {
         if refusal.gate != Gate::Hosts {
             return None;
@@ -183,7 +186,7 @@ impl Policy {
         self.web.as_ref()?.remedy_by_jobs(action)
     }
 
-    /// Checks whether a call is allowed only because what it changes can be undone.
+    /// Checks whether a call is allowed only because its changes can be undone.
     pub fn relies_on_undo(&self, action: &Action<'_>, decision: &Decision) -> bool {
         decision.gate == Gate::Autonomy
             && decision.verdict == Verdict::Allow
@@ -203,8 +206,7 @@ impl Policy {
         }
     }
 
-    /// Checks whether every call of a tool is denied, whatever its arguments. Such a tool isn't
-    /// listed.
+    /// Checks whether every call of a tool is denied, with any arguments. Such a tool isn't listed.
     pub fn denies_all(&self, tool: &Definition<'_>) -> bool {
         let Definition { name, aliases, provider, acts, harmless } = *tool;
         if acts && self.autonomy.value == Autonomy::ReadOnly {
@@ -264,8 +266,8 @@ impl Policy {
         }
     }
 
-    /// Returns the decision on a command by `blocked_commands`, `only_commands` and `strict_parse`:
-    /// the first of the most severe ones.
+    /// Returns the decision on a command by `blocked_commands`, `only_commands` and `strict_parse`.
+    /// If there are several, returns the first of the most severe decisions.
     fn command_refusal(&self, command: &Command) -> Option<Decision> {
         let blocked = self.blocklist.find(command).map(|blocked| self.decide_on_blocked(&blocked));
         let decisions = [blocked, self.only_commands_denial(command), self.strict_denial(command)];
@@ -378,7 +380,7 @@ impl Policy {
             Autonomy::Sandboxed => command.risk_if_undoable(),
             _ => command.risk(),
         };
-        // Undo doesn't help against this setting, so the risk without undo counts.
+        // Undo has no effect on this setting, so the risk without undo applies.
         if self.block_high_risk.value && command.risk().0 == Risk::High {
             let place = &self.block_high_risk.place;
             return Some(Decision {
@@ -416,14 +418,14 @@ impl Policy {
 /// Place of the commands that are blocked by default.
 pub const BUILT_IN_COMMANDS: &str = "the default of [tools.shell]";
 
-/// A tool, with the facts that decide whether it is listed.
+/// A tool with the facts that decide whether it is listed.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition<'a> {
     /// Full name of the tool.
     pub name: &'a str,
-    /// Its aliases.
+    /// The aliases of the tool.
     pub aliases: &'a [String],
-    /// The plugin or provider that offers it.
+    /// The plugin or provider that offers the tool.
     pub provider: &'a str,
     /// Whether the tool can change something.
     pub acts: bool,
@@ -465,7 +467,7 @@ fn describe_risk(risk: Risk, program: &str) -> String {
     format!("the {} risk of `{}`", risk.as_str(), shorten(program))
 }
 
-/// Shortens an untrusted text to its beginning, if it is long.
+/// Shortens a long untrusted text to its start.
 fn shorten(text: &str) -> String {
     let mut shown: String = text.chars().take(120).collect();
     if shown.len() < text.len() {

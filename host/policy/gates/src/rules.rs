@@ -1,8 +1,8 @@
 //! Rules for all tools: the organisation's ceiling and `[tools.policy]`.
 //!
-//! Each set decides by itself, and can only deny. A rule that denies wins over all others. If a set
-//! has rules that allow, it denies every call that none of them matches. So an `allow` in one set
-//! never changes a denial of another set.
+//! Each set decides separately, and can only deny. A rule that denies takes precedence over all
+//! other rules. A set with rules that allow denies all calls that these rules don't match. For this
+//! reason, an `allow` in one set never changes a denial of another set.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -17,21 +17,21 @@ use crate::origin::Origin;
 use crate::path_globs::PathGlobs;
 use crate::pattern::TextGlob;
 
-/// Number of rules in one set. Each rule takes time on every call.
+/// Most rules in one set. Each rule takes time on every call.
 pub const MAX_RULES: usize = 256;
 
-/// The tools of the host that follow an allowed call of the same session: they show the rest of its
-/// output, and stop what it started. Answers tell the model to call them. They need no rule that
-/// allows.
+/// Tools of the host that follow an allowed call of the same session. They show the rest of its
+/// output and stop its jobs. Answers instruct the model to call these tools. The tools need no rule
+/// that allows them.
 pub(crate) const FOLLOWING: [&str; 4] = ["read_overflow", "job_output", "job_list", JOB_STOP];
 
-/// The tool that stops what a session started. It needs no approval, whatever `autonomy` is.
+/// The tool that stops jobs of a session. It needs no approval with any value of `autonomy`.
 pub(crate) const JOB_STOP: &str = "job_stop";
 
 /// The tool that runs the checkers of a project.
 pub(crate) const DIAGNOSTICS: &str = "diagnostics";
 
-/// The tool that searches in code. Its calls act if they ask language servers.
+/// The tool that searches in code. Its calls act if they use language servers.
 pub(crate) const SEARCH_CODE: &str = "search_code";
 
 /// The tool that hands work to another agent.
@@ -40,29 +40,30 @@ pub(crate) const DELEGATE: &str = "delegate";
 /// A set of rules.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
-    /// The rules. Their order doesn't matter.
+    /// The rules. Their order has no effect.
     pub rules: Vec<Rule>,
 }
 
-/// One rule. It matches if all its conditions match. A condition that isn't set matches anything.
+/// One rule. The rule matches if all its conditions match. A condition that isn't set always
+/// matches.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// Whether the rule allows or denies.
     pub effect: Effect,
-    /// Globs for names of tools. Empty: every tool.
+    /// Globs for names of tools. Empty means every tool.
     pub tools: Vec<TextGlob>,
-    /// Globs for paths of the call. `None`: every subject.
+    /// Globs for paths of the call. `None` means every subject.
     pub paths: Option<PathGlobs>,
-    /// Access to the subjects. `None`: any access.
+    /// The access to the subjects. `None` means any access.
     pub access: Option<Access>,
     /// Conditions on arguments. All have to match.
     pub arguments: Vec<Argument>,
-    /// Trust. A rule that allows matches calls with this trust or more. A rule that denies matches
-    /// calls with this trust or less. `None`: any trust.
+    /// The trust in the call. A rule that allows matches calls with this trust or more. A rule that
+    /// denies matches calls with this trust or less. `None` means any trust.
     pub trust: Option<Trust>,
-    /// Phases of the agent's work. Empty: any phase, also an unknown one.
+    /// Phases of the agent's work. Empty means any phase, including an unknown phase.
     pub phases: Vec<Phase>,
-    /// The rule as it is written.
+    /// The rule as written.
     pub rule: String,
     /// Place of the rule in the configuration.
     pub place: Origin,
@@ -82,12 +83,12 @@ pub enum Effect {
 pub struct Argument {
     /// RFC 6901 pointer into the arguments.
     pub pointer: String,
-    /// Test of the value there.
+    /// The test of the value at this place.
     pub test: Test,
 }
 
-/// A test of an argument. A number or boolean is tested as its JSON text. For a list, each element
-/// is tested.
+/// A test of an argument. For a number or boolean, its JSON text is tested. For a list, each
+/// element is tested.
 #[derive(Clone, Debug)]
 pub enum Test {
     /// The glob matches the whole text.
@@ -97,7 +98,7 @@ pub enum Test {
 }
 
 impl RuleSet {
-    /// Returns the denial of this set. Returns `None` if it lets the call pass.
+    /// Returns the denial of this set. Returns `None` if the set doesn't deny the call.
     pub(crate) fn decide(
         &self,
         gate: Gate,
@@ -153,7 +154,7 @@ impl RuleSet {
         })
     }
 
-    /// Checks whether it denies every call of the tool, whatever the arguments.
+    /// Checks whether the set denies every call of the tool, with any arguments.
     pub(crate) fn denies_all(&self, tool: &str) -> bool {
         let is_denied = self.rules.iter().any(|rule| {
             rule.effect == Effect::Deny && rule.names(tool) && rule.has_no_other_condition()
@@ -164,27 +165,27 @@ impl RuleSet {
         if FOLLOWING.contains(&tool) {
             return false;
         }
-        // A set with rules that allow denies every tool that none of them names.
+        // A set with rules that allow denies all tools that these rules don't name.
         let mut allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow).peekable();
         allowing.peek().is_some() && !allowing.any(|rule| rule.names(tool))
     }
 }
 
-/// Returns the rule of a denial by a set in which no rule that allows matches.
+/// Returns the rule text for the denial of a call that no allowing rule of a set matches.
 pub(crate) fn none_allows(table: &str) -> String {
     format!("no allow rule of {table} matches")
 }
 
-/// Returns the remedy for a denial by a set in which no rule that allows matches: a rule that
-/// allows the tool. `more` has further lines of that rule.
+/// Returns the remedy for the denial of a call that no allowing rule of a set matches. The remedy
+/// is a rule that allows the tool. `more` are further lines of that rule.
 pub(crate) fn to_allow(place: &Origin, table: &str, tool: &str, more: &str) -> Cow<'static, str> {
     let name = table.trim_matches(['[', ']']);
     let rule = format!("[[{name}.rules]]\neffect = \"allow\"\ntools = [\"{tool}\"]{more}");
     place.remedy_to_add(&rule)
 }
 
-/// Checks whether the call is checked as a whole, and not only by its subjects: it has no subjects,
-/// or its tool isn't trusted to name all of them.
+/// Checks whether the whole call is checked instead of only its subjects. This applies if the call
+/// has no subjects, or if its tool isn't trusted to name all of them.
 fn checks_whole_call(action: &Action<'_>) -> bool {
     action.subjects.is_empty() || !action.subjects_trusted
 }
@@ -210,26 +211,27 @@ impl Rule {
             .remedy(|| format!("An allow rule can't override this rule. To allow the call, take this rule out of {table}, or make it match less."))
     }
 
-    /// Checks whether it applies to paths that a call reaches without naming them. A rule that
-    /// denies all reading applies to calls only.
+    /// Checks whether the rule applies to paths that a call reaches without naming them. A rule
+    /// that denies all reading applies only to calls.
     pub(crate) fn is_about_paths(&self) -> bool {
         self.paths.is_some() || self.access == Some(Access::Write)
     }
 
-    /// Checks whether it denies access to a path for a call that it [`matches`](Self::matches).
+    /// Checks whether the rule denies access to a path for a call that it
+    /// [`matches`](Self::matches).
     pub(crate) fn denies_path(&self, path: &Path, access: Access) -> bool {
         self.has_access(access) && self.covers(path)
     }
 
-    /// Checks whether it allows access to a path for a call that it [`matches`](Self::matches). A
-    /// path that may be written may be read.
+    /// Checks whether the rule allows access to a path for a call that it
+    /// [`matches`](Self::matches). If a path may be written, it may also be read.
     pub(crate) fn allows_path(&self, path: &Path, access: Access) -> bool {
         let allows_access = self.has_access(access) || self.has_access(Access::Write);
         allows_access && self.covers(path)
     }
 
-    /// Checks whether it is about this access. A rule that denies reading a path also denies
-    /// writing it: if the path were moved, it could be read.
+    /// Checks whether the rule is about this access. A rule that denies reading a path also denies
+    /// writing it, because a moved path could be read.
     fn has_access(&self, access: Access) -> bool {
         let Some(bound) = self.access else { return true };
         let denies_paths = self.effect == Effect::Deny && self.paths.is_some();
@@ -240,7 +242,7 @@ impl Rule {
         self.paths.as_ref().is_none_or(|globs| globs.covers(path))
     }
 
-    /// Checks whether all conditions but those on the subject match.
+    /// Checks whether all conditions match, except for the conditions on the subject.
     pub(crate) fn matches(&self, action: &Action<'_>, trust: Trust) -> bool {
         let names_tool = match self.effect {
             Effect::Allow => self.names(action.tool),
@@ -278,7 +280,7 @@ impl Rule {
             && self.phases.is_empty()
     }
 
-    /// Checks whether the conditions on the subject match. Without a subject, it checks the whole
+    /// Checks whether the conditions on the subject match. Without a subject, checks the whole
     /// call.
     fn matches_subject(&self, action: &Action<'_>, subject: Option<&ResolvedSubject>) -> bool {
         let access = match subject {

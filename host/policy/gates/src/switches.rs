@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::rules::FOLLOWING;
 use crate::{Decision, TextGlob};
 
-/// The tools that are switched off, each with the decision that says by which line.
+/// The disabled tools. Each has the decision with the line that disables it.
 #[derive(Clone, Debug, Default)]
 pub struct Switches {
     /// The decision that switches off all tools.

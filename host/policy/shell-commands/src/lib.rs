@@ -1,12 +1,12 @@
-//! Analyses the text of a shell command: which programs it starts, its risk, and what it needs.
+//! Analyses the text of a shell command: the programs that it starts, its risk, and its needs.
 //!
-//! The text is split into its simple commands, including those that other programs would start for
-//! it, and each is analyzed. If something is only known when the command runs, for example a
+//! The text is split into its simple commands, including commands that other programs would start.
+//! Each command is analysed. If a part of a command is known only at run time, for example a
 //! program in a variable, the command is unresolved and needs approval.
 //!
-//! This is no security boundary: the text doesn't say what a started program does, or what is in
-//! the files that it reads. The sandbox bounds that. The analysis decides what a person has to
-//! approve, and refuses blocked commands that are written openly.
+//! The analysis isn't a security boundary, because the text doesn't show the actions of a program
+//! or the content of the files that it reads. The sandbox limits both. The analysis decides which
+//! commands need approval, and denies blocked commands that are written openly.
 
 mod blocklist;
 mod calculated;

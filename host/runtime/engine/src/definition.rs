@@ -17,12 +17,12 @@ use crate::plugin::{LoadedPlugin, Tool};
 
 /// Most subjects of one tool.
 const MAX_SUBJECTS: usize = 32;
-/// Most arguments for which the host has rules.
+/// Most arguments of one tool that have rules for the host.
 const MAX_ARGUMENTS: usize = 64;
-/// Most other names of a tool or an argument, and most bytes of one.
+/// Most aliases of a tool or an argument, and most bytes of one alias.
 const MAX_ALIASES: usize = 16;
 const MAX_NAME: usize = 128;
-/// Most values with which a call only reads, of one argument.
+/// Most values of one argument that make a call read-only.
 const MAX_VALUES: usize = 64;
 
 /// A reason why the tools that a plugin lists are refused.
@@ -80,7 +80,7 @@ pub(crate) enum ArgumentError {
 ///
 /// # Errors
 ///
-/// The fault of one of the definitions.
+/// Returns the fault of the first invalid definition.
 pub(crate) fn convert_tools(
     plugin: &LoadedPlugin,
     definitions: Vec<tools::Definition>,
@@ -195,8 +195,8 @@ fn has_promise(promises: &[String], name: &str) -> bool {
     promises.iter().any(|promise| promise == name)
 }
 
-/// Converts the rules for the host about arguments. A rule about something that isn't an argument
-/// would never apply, so it is the author's mistake.
+/// Converts a tool's rules for its arguments. A rule for an unknown argument would never apply, so
+/// the rule is refused as a mistake of the author.
 fn convert_arguments(
     written: Vec<tools::Argument>,
     schema: &Value,

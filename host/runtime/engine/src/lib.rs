@@ -62,13 +62,12 @@ pub struct RuntimeConfig {
     pub concurrency: usize,
     /// The largest memory limit of all plugins, in bytes.
     pub memory: usize,
-    /// How long the warm instances of a plugin are kept after its last call. Zero: there are no
-    /// warm instances.
+    /// The lifetime of a plugin's warm instances after its last call. Zero disables warm instances.
     pub keep_ready: Duration,
-    /// The folder for compiled code. `None` if compiled code isn't kept.
+    /// The folder for compiled code. `None` if compiled code isn't stored.
     pub cache: Option<PathBuf>,
-    /// The program that compiles components. Its `main` has to begin with [`helper_hook`]. `None`
-    /// means this program, if its `main` does.
+    /// The program that compiles components. Its `main` must begin with [`helper_hook`]. `None`
+    /// selects this program, if its own `main` begins with [`helper_hook`].
     pub helper: Option<PathBuf>,
 }
 
@@ -83,13 +82,13 @@ impl RuntimeConfig {
     }
 }
 
-/// The engine and the parts that all plugins share. It lives as long as its plugins.
+/// The engine and the data that all plugins share. Plugins keep the runtime alive.
 pub struct Runtime {
     engine: Engine,
     compiler: Compiler,
     part_engine: LazyPartEngine,
     admission: Arc<Admission>,
-    /// The instances that are kept for their sessions.
+    /// The instances that live as long as their sessions.
     sessions: Arc<SessionInstances>,
 }
 
@@ -98,7 +97,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// [`HostError::Engine`] if this machine can't run it.
+    /// [`HostError::Engine`] if this machine can't run the engine.
     pub fn new(config: RuntimeConfig) -> Result<Arc<Self>, HostError> {
         let concurrency = config.places();
         let helper = config.helper.or_else(own_helper);

@@ -1,4 +1,5 @@
-//! Records each request of a call in the call's report, from its beginning on.
+//! Records each request of a call in the call's report. The record begins before the request is
+//! sent.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +18,8 @@ const MAX_URL: usize = 2048;
 /// The last obstacle that the requests of a call had.
 pub(super) type LastObstacle = Mutex<Option<Obstacle>>;
 
-/// The record of a request in the report of its call. The time and the received bytes are written
-/// when it is dropped.
+/// The record of a request in the report of its call. Dropping the record writes the time and the
+/// received bytes.
 #[derive(Debug)]
 pub(super) struct Record {
     report: Arc<Report>,
@@ -123,8 +124,8 @@ impl Drop for Record {
     }
 }
 
-/// Returns a URL without secrets: without values of its query whose names say that they are secret,
-/// and without text that has the form of a secret.
+/// Returns a URL without secrets. Removes values of the query whose names suggest a secret, and
+/// text that has the form of a secret.
 pub(super) fn redacted_url(url: &Url) -> String {
     let mut redacted = url.clone();
     redacted.set_fragment(None);
@@ -135,7 +136,7 @@ pub(super) fn redacted_url(url: &Url) -> String {
         has_changed = has_changed || redacted_value != value;
         pairs.push((name.into_owned(), redacted_value));
     }
-    // Otherwise the query keeps its spelling.
+    // The query is only rewritten if it has changed, so that its spelling stays the same.
     if has_changed {
         redacted.query_pairs_mut().clear().extend_pairs(pairs);
     }

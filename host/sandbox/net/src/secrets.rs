@@ -1,4 +1,4 @@
-//! Puts the secrets into a request after it was checked, so that no guest has them.
+//! Puts the secrets into a request after the check, so that no guest sees them.
 
 use http::Method;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -17,7 +17,7 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// A secret can't be read, or isn't valid in a header.
+    /// Returns an error if a secret can't be read, or isn't valid in a header.
     pub(super) async fn put_secrets(
         &self,
         url: &mut Url,

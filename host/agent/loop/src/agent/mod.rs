@@ -1,5 +1,5 @@
-//! The agent's loop: asks the model, makes the calls that it wants, and asks again, until the model
-//! answers, a limit is reached or the person cancels.
+//! The agent's loop: asks the model, makes the calls in its answer, and asks again. The loop ends
+//! when the model answers without calls, a limit is reached or the person cancels.
 
 mod results;
 mod room;
@@ -60,10 +60,10 @@ pub struct Agent {
     repetition: Repetition,
     meter: TokenMeter,
     spent: Spent,
-    /// The limits of the task, and how much of them is used.
+    /// The limits of the task, and the amounts that are used so far.
     budget: Arc<TaskBudget>,
     clock: TaskClock,
-    /// The registry in which its sub-agents find the agent. `None`: the agent can't delegate.
+    /// The registry in which sub-agents find this agent. `None`: the agent can't delegate.
     registry: Option<Arc<DelegateRegistry>>,
     delegator: Option<Arc<ParentAgent>>,
     /// The number of last answers that were truncated or empty.
@@ -162,7 +162,7 @@ impl Agent {
         self.chosen = chosen;
     }
 
-    /// Returns the settings of the session, one per line. The chosen tools are part of them.
+    /// Returns the settings of the session and the chosen tools, one per line.
     pub fn status(&self) -> Vec<String> {
         let AgentSettings { provider, model, context_tokens, .. } = &self.settings;
         let read = self.meter.tokens();
@@ -200,18 +200,18 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// Their state can't be read.
+    /// Returns an error if the state of the tools can't be read.
     pub fn tools(&self) -> Result<Vec<Arc<Definition>>, AgentError> {
         Ok(self.environment.offered()?.into_iter().map(|tool| tool.definition).collect())
     }
 
-    /// Returns a finder of files for the person, which also works while a task runs.
+    /// Returns a file finder for the person. The finder also works while a task runs.
     pub fn finder(&self) -> FileFinder {
         FileFinder::new(&self.environment)
     }
 
-    /// Returns the model, as `PROVIDER/MODEL`, if it wrote calls as JSON alone that
-    /// `lenient_models` in `[agent]` would accept.
+    /// Returns the model as `PROVIDER/MODEL` if `lenient_models` in `[agent]` would help it: the
+    /// model wrote calls as JSON without any other text.
     pub fn wants_lenient(&self) -> Option<String> {
         if !self.forms.lenient_helps {
             return None;
@@ -226,7 +226,7 @@ impl Agent {
         self.forms.lenient_helps = false;
     }
 
-    /// Lets the model answer at most this often in one task.
+    /// Limits the number of the model's answers in one task.
     pub fn limit_turns(&mut self, turns: u64) {
         self.settings.max_turns = self.settings.max_turns.min(turns);
     }
@@ -235,12 +235,12 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// The errors of [`Session::mark_untrusted`](toolhold_core::Session::mark_untrusted).
+    /// Returns the errors of [`Session::mark_untrusted`](toolhold_core::Session::mark_untrusted).
     pub fn mark_untrusted(&self) -> Result<(), HostError> {
         self.environment.session.mark_untrusted()
     }
 
-    /// Summarises the older part of the conversation because the person wants it.
+    /// Summarises the older part of the conversation because the person asked for a summary.
     pub async fn compact(&mut self, events: &mut dyn RunEvents, cancel: &CancellationToken) {
         self.begin(None);
         let text = match self.compress(CompressionMethod::Manual, events, cancel).await {
@@ -269,8 +269,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Works on a task until it ends. The session can go on with another task then, whatever the
-    /// end.
+    /// Works on a task until the task ends. However the task ends, the session can then start
+    /// another task.
     pub async fn run(
         &mut self,
         task: Vec<Part>,
@@ -280,8 +280,8 @@ impl Agent {
         self.run_within(None, task, events, cancel).await
     }
 
-    /// Works on a task within the rest of `budget`, or within the limits of the settings if there
-    /// is no `budget`.
+    /// Works on a task within the remaining `budget`. Without a `budget`, the limits of the
+    /// settings apply.
     pub(crate) async fn run_within(
         &mut self,
         budget: Option<Arc<TaskBudget>>,
@@ -298,8 +298,8 @@ impl Agent {
             Ok(ending) => ending,
             Err(error) => TaskEnd::new(EndKind::Error, error.to_string()),
         };
-        // The variables of a skill are for one task. A sub-agent shares its agent's session, and
-        // that agent's task goes on.
+        // A skill's variables are for one task. A sub-agent shares its parent's session, and the
+        // parent's task is still running.
         if self.environment.depth == 0 {
             self.environment.session.clear_variables();
         }
@@ -345,7 +345,7 @@ impl Agent {
                     return Ok(TaskEnd::new(EndKind::Cancelled, ""));
                 }
                 Some(Err(error)) => {
-                    // The model may read less than the configuration says.
+                    // The model's context may be smaller than the configuration says.
                     let is_full = matches!(error, AskError::ContextFull(_));
                     if is_full && self.make_room(events, cancel).await? {
                         continue;
@@ -366,7 +366,7 @@ impl Agent {
         task: Vec<Part>,
         events: &mut dyn RunEvents,
     ) -> Result<Option<RegistryEntry>, AgentError> {
-        // Repetitions in an earlier task don't count in this one.
+        // Repetitions in an earlier task don't matter in this task.
         self.repetition.clear();
         self.broken = 0;
         self.denied = false;
@@ -398,7 +398,7 @@ impl Agent {
     }
 
     /// Offers the tools that the model may call in its text. Returns these tools, or `None` if the
-    /// session's file has them already.
+    /// session file already has them.
     fn offer_in_text(&mut self) -> Option<Vec<Arc<Definition>>> {
         let mut offered = Vec::new();
         if self.settings.is_local || !self.settings.native_tools {
@@ -415,8 +415,8 @@ impl Agent {
         Some(offered)
     }
 
-    /// Asks the model, and shows its answer while it comes. Returns `None` if the time is over
-    /// before the answer is complete.
+    /// Asks the model, and shows the answer while it arrives. Returns `None` if the task's time
+    /// ends before the answer is complete.
     async fn ask_model(
         &mut self,
         asked_model: AskedModel<'_>,
@@ -458,7 +458,7 @@ impl Agent {
         Ok(answer.ok())
     }
 
-    /// Makes the context smaller. Returns `false` if nothing could be left out or summarised.
+    /// Makes the context smaller. Returns `false` if nothing can be left out or summarised.
     async fn make_room(
         &mut self,
         events: &mut dyn RunEvents,
@@ -477,7 +477,8 @@ impl Agent {
         self.clock = TaskClock::start(self.settings.max_time, self.environment.waited());
     }
 
-    /// Registers the agent, so that its sub-agents find it, until the entry is dropped.
+    /// Registers the agent so that its sub-agents find it. Dropping the entry ends the
+    /// registration.
     fn register(&mut self) -> Result<Option<RegistryEntry>, AgentError> {
         let Some(registry) = &self.registry else { return Ok(None) };
         let offered = self.environment.offered()?;
@@ -495,9 +496,11 @@ impl Agent {
         Ok(Some(entry))
     }
 
-    /// Sets the tools for a task: the tools that the host offers now, or a choice for the whole
-    /// session if these are too many. With a fixed choice, the provider reads the same text each
-    /// time. Returns notices for the person.
+    /// Sets the tools for a task, and returns notices for the person.
+    ///
+    /// The model gets all tools that the host offers now. If there are too many, the model gets a
+    /// selection. The selection is the same for the whole session, so the provider reads the same
+    /// text each time.
     async fn choose_tools(&mut self, task: &[Part]) -> Result<Vec<String>, AgentError> {
         let offered = self.environment.offered()?;
         let mut notices = Vec::new();
@@ -597,8 +600,8 @@ impl Agent {
         Ok(Next::Ask)
     }
 
-    /// Makes the calls of an answer. Consecutive calls that only read run at once, and other calls
-    /// run one after another. `is_cut`: whether the answer is truncated.
+    /// Makes the calls of an answer. Consecutive calls that only read run at the same time, and
+    /// other calls run one after another. `is_cut`: whether the answer is truncated.
     async fn make(
         &mut self,
         wanted: Wanted,
@@ -731,7 +734,7 @@ impl Agent {
             SessionEntry::Task(task) => {
                 let text = text_of(&task.parts);
                 self.meter.add(text.len());
-                // Another agent's task may repeat a text that a page gave that agent.
+                // The task of a sub-agent may repeat a text that a page gave to its parent.
                 match self.environment.depth {
                     0 => self.forms.earlier.add_message(&text),
                     _ => self.forms.earlier.add(&text),
@@ -752,7 +755,7 @@ impl Agent {
 }
 
 impl Agent {
-    /// Returns the time that is left for the task, or `None` if the time is over.
+    /// Returns the time that is left for the task, or `None` if no time is left.
     fn time_left(&self) -> Option<Duration> {
         self.clock.left(self.environment.waited())
     }
@@ -773,7 +776,7 @@ impl Agent {
         Some(format!("the task took {secs} s, the limit: {limit}"))
     }
 
-    /// Counts an answer of a model.
+    /// Adds the tokens and the cost of an answer.
     fn spend(&mut self, usage: &TokenUsage, prices: &Prices) {
         self.spent.add(usage, prices);
         self.budget.take(usage, prices);

@@ -1,5 +1,5 @@
-//! Makes the calls of an answer and records each result; answers a call that isn't made, and one of
-//! `find_tools`.
+//! Makes the calls of an answer, and records each result. Also answers calls of `find_tools` and
+//! calls that aren't made.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Agent {
         let calls = std::mem::take(queue);
         let answered = self.call_in_time(&calls, events, cancel).await;
         self.count_delegated().await?;
-        // The first entry of these calls has their number, and the other entries have 0.
+        // The first of these entries has the number of calls, and the other entries have 0.
         let mut begun = calls.len();
         for (call, answered) in calls.into_iter().zip(answered) {
             let is_denied = self.record_call(call, answered, &mut begun, events, cancel).await?;
@@ -57,7 +57,8 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<bool, AgentError> {
         let (mut answered, note) = self.correct(&call, answered, begun, events, cancel).await?;
-        // Two summaries of one result differ, so the check for repetitions comes before.
+        // Two summaries of one result differ, so repetitions are checked before the result is
+        // summarised.
         let text = text_of(&answered.result.result.content);
         let compared = without_fence_keys(&text);
         self.repetition.after(&call.name, &call.arguments, call.read_only, Some(&compared));
@@ -82,9 +83,9 @@ impl Agent {
         Ok(is_denied)
     }
 
-    /// Has the arguments of a call corrected if they don't match the tool's schema, and makes the
-    /// call once more. The new call passes every gate, as the first call would have. Returns the
-    /// answered call and a note for the model.
+    /// Corrects the arguments of a call that don't match the tool's schema, and makes the call once
+    /// more. The new call passes every check that a first call passes. Returns the answered call
+    /// and a note for the model.
     async fn correct(
         &mut self,
         call: &ReadyCall,
@@ -151,15 +152,15 @@ impl Agent {
     fn corrected_call(&self, call: &ReadyCall, mut arguments: Value) -> ReadyCall {
         strip(&mut arguments);
         let read_only = self.environment.reads(&call.name, &arguments);
-        // The correcting model may repeat a text, or follow its instructions.
+        // The correcting model may repeat a text of the arguments, or follow instructions in it.
         let may_be_echo =
             self.forms.offered.is_some() && is_echo(&self.forms.earlier, &call.name, &arguments);
         let is_doubtful = call.is_doubtful || may_be_echo;
         ReadyCall { arguments, read_only, is_doubtful, ..call.clone() }
     }
 
-    /// Replaces a result that was cut with a summary. If there is no summary, the result stays, and
-    /// the reason for the person is returned.
+    /// Replaces a truncated result with a summary. If there is no summary, the result doesn't
+    /// change, and the function returns the reason for the person.
     async fn summarise_result(
         &mut self,
         call: &ReadyCall,
@@ -173,7 +174,7 @@ impl Agent {
             return Ok(None);
         }
         let result = &mut answered.result.result;
-        // The text of a failure stays as it is.
+        // The error message of a failure is never summarised.
         let first = usize::from(result.failed).min(result.content.len());
         let text = text_of(&result.content[first..]);
         let Some(turn) = context::result_turn(&self.settings, call, &text) else {
@@ -216,13 +217,13 @@ impl Agent {
             return Vec::new();
         }
         let Some(tool) = self.environment.host.tool(&call.name) else { return Vec::new() };
-        // Only the tool's own answer says whether a path exists, so a warning reveals nothing more.
+        // A warning reveals nothing new: the tool's own answer already says that a path is missing.
         plausible::check_arguments(&tool, &call.arguments, |path| {
             !answered.is_missing || self.forms.earlier.name_path(path)
         })
     }
 
-    /// Tells the person which paths of the last answer look made up.
+    /// Warns the person about paths in the last answer that look made up.
     pub(super) async fn doubt_answer(
         &mut self,
         text: &str,
@@ -268,7 +269,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Answers a call that isn't made.
+    /// Records the result of a call that isn't made.
     pub(super) async fn refuse(
         &mut self,
         call: &ReadyCall,
@@ -294,7 +295,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Makes calls, which are cancelled when the time of the task is over.
+    /// Makes calls, and cancels them when the task's time ends.
     async fn call_in_time(
         &self,
         calls: &[ReadyCall],
@@ -306,7 +307,8 @@ impl Agent {
         let calling = self.environment.call_all(calls, &live_events, &cancel);
         let mut calling = std::pin::pin!(live_events.pass_on(calling, events));
         loop {
-            // The time left grows while a person is asked, so it is read again after each wait.
+            // The clock stops while a person is asked, so the time left is read again after each
+            // wait.
             let Some(left) = self.time_left() else {
                 cancel.cancel();
                 return calling.await;

@@ -1,5 +1,5 @@
-//! Makes room when the model's context is full: first leaves out old results, then has the older
-//! part of the conversation summarised.
+//! Makes room when the model's context is full. First leaves out old results, then summarises the
+//! older part of the conversation.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub(super) enum SummaryError {
 }
 
 impl Agent {
-    /// Leaves out the results before the last messages. Returns `false` if there are no such
-    /// results.
+    /// Leaves out all results except in the `recent` last messages. Returns `false` if there are no
+    /// results to leave out.
     pub(super) async fn prune(
         &mut self,
         recent: usize,
@@ -53,7 +53,7 @@ impl Agent {
         Ok(true)
     }
 
-    /// Makes the context smaller if it has to be.
+    /// Makes the context smaller if it is too full.
     pub(super) async fn fit(
         &mut self,
         events: &mut dyn RunEvents,
@@ -124,8 +124,8 @@ impl Agent {
         Ok(Ok(()))
     }
 
-    /// Asks the summarising model. Its tokens and costs count for the task. The reason of a failure
-    /// is for the person.
+    /// Asks the summarising model. Its tokens and costs are part of the task's. The error is a
+    /// reason for the person.
     pub(super) async fn summarise(
         &mut self,
         turn: &Turn,

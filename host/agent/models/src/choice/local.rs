@@ -17,7 +17,7 @@ const LOCAL: [(u16, WireFormat); 4] = [
     (8000, WireFormat::Chat),
 ];
 
-/// Time for a server on this machine to list its models.
+/// The time limit for a server on this machine to list its models.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A server on this machine that has a model.

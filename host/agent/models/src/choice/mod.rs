@@ -24,8 +24,8 @@ pub use toolhold_core::config::{KNOWN_PROVIDERS, KnownProvider};
 use embeddings::embedding_models;
 use qdrant::vector_database;
 
-/// The providers for the capabilities of plugins: the models and the database that the
-/// configuration names. `front_end` is in the records of their requests.
+/// Returns the providers for the capabilities of plugins: the configured models and the configured
+/// database. The request records name `front_end`.
 pub fn capability_providers(
     config: &Config,
     folders: &Folders,

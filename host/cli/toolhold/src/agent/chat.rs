@@ -21,11 +21,11 @@ use crate::arguments::agent::ChatArguments;
 /// Bytes of a message.
 const MAX_MESSAGE: u64 = 1024 * 1024;
 
-/// Talks until the person ends it.
+/// Runs a chat until the person ends it.
 ///
 /// # Errors
 ///
-/// No model is configured, or the session can't be used.
+/// Returns an error if no model is configured, or if the session can't be used.
 pub(crate) async fn chat(
     arguments: &ChatArguments,
     around: &Surroundings<'_>,

@@ -72,7 +72,7 @@ enum Providers {
     AlsoFound,
 }
 
-/// Runs an agent's command in its surroundings.
+/// Runs an agent's command with its [`Surroundings`].
 fn within(
     options: &Options,
     front_end: &'static str,

@@ -1,5 +1,5 @@
-//! `toolhold chat` on a full screen: does what the person wants there (messages, other sessions,
-//! undo), and shows what happens.
+//! `toolhold chat` on a full screen: carries out the person's input (messages, other sessions,
+//! undo) and shows the events.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -34,7 +34,7 @@ const MAX_SEARCHED: usize = 500;
 /// Sessions that `/resume` offers.
 const MAX_OFFERED: usize = 50;
 
-/// Talks on a full screen until the person ends it.
+/// Runs a chat on a full screen until the person ends it.
 pub(crate) async fn chat_on_screen(
     arguments: &ChatArguments,
     around: &Surroundings<'_>,
@@ -79,7 +79,7 @@ pub(crate) async fn chat_on_screen(
     }
     let answer = chat.agent.last_answer();
     let id = chat.id.clone();
-    // The terminal is given back before anything else takes time.
+    // The terminal is restored before slow work starts.
     drop(chat);
     if !answer.is_empty() {
         writeln!(anstream::stdout(), "{}", neutral(&answer))?;
@@ -200,7 +200,7 @@ struct Chat<'a> {
     approver: Arc<dyn Approver>,
     screen: ScreenHandle,
     effects: UnboundedReceiver<ScreenEffect>,
-    /// The effects that came while a task ran, and that wait for its end.
+    /// The effects that arrived during a task and wait for its end.
     delayed: VecDeque<ScreenEffect>,
     /// Whether the person was asked about calls as JSON alone.
     is_offered: bool,
@@ -384,7 +384,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Offers to let a model's JSON texts count as calls.
+    /// Offers to accept a model's JSON texts as calls.
     async fn offer_lenient(&mut self) -> Result<(), CommandError> {
         if self.is_offered {
             return Ok(());
@@ -406,7 +406,7 @@ impl Chat<'_> {
     }
 }
 
-/// Work at the same time as a task: completing paths and saving messages.
+/// Work that runs at the same time as a task: completing paths and saving messages.
 struct SideWork<'a> {
     screen: &'a ScreenHandle,
     around: &'a Surroundings<'a>,
@@ -424,8 +424,8 @@ impl<'a> SideWork<'a> {
         Self { screen, around, finder, cancel }
     }
 
-    /// Runs the work of a task to its end. Side work of effects starts at once, and other effects
-    /// are delayed.
+    /// Runs the work of a task until it ends. Effects with side work start immediately, and other
+    /// effects are delayed.
     async fn run_until<T>(
         &self,
         work: impl Future<Output = T>,

@@ -1,5 +1,5 @@
 //! The commands of Toolhold's own agent (`toolhold run`, `toolhold chat`, `toolhold models`), and
-//! their surroundings.
+//! the values that they share.
 
 mod chat;
 pub(crate) mod command;
@@ -44,17 +44,17 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) folders: &'a Folders,
     /// The working directory.
     pub(crate) directory: &'a Path,
-    /// The command, in the records of its requests.
+    /// The name of the command in the request records.
     pub(crate) front_end: &'static str,
     /// The available skills.
     pub(crate) skills: Arc<Skills>,
     /// The approver of calls that need approval.
     pub(crate) approver: Arc<dyn Approver>,
-    /// The agents that this one hands work on to. `None`: it hands nothing on.
+    /// The sub-agents to which the agent can delegate work. `None`: the agent can't delegate.
     pub(crate) delegates: Option<Arc<Delegates>>,
 }
 
-/// Makes the host, once it is needed.
+/// Makes the host when it is needed.
 pub(crate) trait MakeHost: AsyncFnOnce() -> Result<Host, HostError> {}
 
 impl<F: AsyncFnOnce() -> Result<Host, HostError>> MakeHost for F {}
@@ -62,7 +62,7 @@ impl<F: AsyncFnOnce() -> Result<Host, HostError>> MakeHost for F {}
 /// Converts an error of the agent into an error of a command.
 fn failed(error: AgentError, around: &Surroundings<'_>) -> CommandError {
     match error {
-        // The session has not started: no model is chosen, or the choice failed.
+        // The session hasn't started, because no model could be chosen.
         AgentError::Choice(ChoiceError::Host(HostError::Config(why))) => CommandError::Usage(why),
         AgentError::Host(error) | AgentError::Choice(ChoiceError::Host(error)) => {
             CommandError::Host(error)

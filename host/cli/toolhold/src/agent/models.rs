@@ -1,4 +1,5 @@
-//! `toolhold models`: lists and tests models, and says what to do if no provider is configured.
+//! `toolhold models`: lists and tests models. If no provider is configured, explains how to
+//! configure one.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -20,7 +21,7 @@ use crate::agent::Surroundings;
 use crate::agent::failed;
 use crate::arguments::agent::ModelsArguments;
 
-/// Models of one provider that are shown.
+/// The most models that are shown for one provider.
 const MAX_SHOWN: usize = 50;
 
 /// The longest wait for an answer of a test.

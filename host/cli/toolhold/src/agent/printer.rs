@@ -12,7 +12,7 @@ use toolhold_terminal::style::{ADDED, BAD, FAINT, REMOVED, STRONG, WARNING};
 
 use crate::agent::waiting::WaitingLine;
 
-/// Characters of a call's arguments, on its line.
+/// The most characters of a call's arguments on its line.
 const MAX_LINE: usize = 160;
 
 /// Bytes of one argument, if a call has several.
@@ -35,13 +35,13 @@ const MAX_RESULT_LINE: usize = 400;
 enum Form {
     /// Each event as a line of JSON on stdout.
     Json,
-    /// The text of answers on stdout while it comes, the rest on stderr.
+    /// Answers are printed on stdout while they arrive. Everything else goes to stderr.
     Live,
     /// The last answer on stdout, the rest on stderr.
     Last,
 }
 
-/// Shows the events of a session. If nobody reads them any more, the session is cancelled.
+/// Shows the events of a session. If the reader of the output is closed, the session is cancelled.
 pub(crate) struct Printer {
     form: Form,
     cancel: CancellationToken,
@@ -214,7 +214,7 @@ impl RunEvents for Printer {
     fn event(&mut self, event: RunEvent) {
         let Err(error) = self.show(event) else { return };
         self.cancel.cancel();
-        // A reader that is gone, such as `head`, needs no more.
+        // A closed reader, such as `head`, needs no more output.
         if error.kind() != std::io::ErrorKind::BrokenPipe && !self.is_broken {
             self.is_broken = true;
             let _ = writeln!(anstream::stderr(), "the answer can't be written: {error}");
@@ -264,7 +264,7 @@ fn diff_style(line: &str) -> Style {
     }
 }
 
-/// Formats the arguments of a call on one line: a single text without its name.
+/// Formats the arguments of a call on one line. A single string argument has no name.
 fn arguments_line(arguments: &Value) -> String {
     let text = arguments_text(arguments);
     let line = neutral_line(cut(&text, MAX_LINE));

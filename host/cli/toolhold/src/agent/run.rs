@@ -69,7 +69,7 @@ fn exit(kind: EndKind) -> Exit {
     }
 }
 
-/// An agent in its session.
+/// An agent with its session.
 pub(crate) struct Opened {
     pub(crate) agent: Agent,
     /// The session's ID.
@@ -116,7 +116,7 @@ pub(crate) async fn open_named(
     host: impl AsyncFnOnce() -> Result<Arc<Host>, HostError>,
 ) -> Result<Opened, CommandError> {
     let instructions = match &session {
-        // The session keeps the instructions that it started with.
+        // A resumed session has the same instructions as at its start.
         Some(_) => Vec::new(),
         None => instructions(around, arguments.trust_instructions).await?,
     };
@@ -216,7 +216,7 @@ fn read_task(words: &[String]) -> Result<String, CommandError> {
     Ok(task)
 }
 
-/// Removes sessions that are too old, after everything else.
+/// Removes sessions that are too old. This comes after all other work.
 pub(crate) fn remove_old(around: &Surroundings<'_>) {
     let days = around.config.values.agent.keep_days.get();
     let age = std::time::Duration::from_secs(days * 24 * 3600);

@@ -23,7 +23,7 @@ const MAX_SHOWN: usize = 2000;
 ///
 /// # Errors
 ///
-/// There is no such session, or it can't be read.
+/// Returns an error if the session doesn't exist or can't be read.
 pub(crate) async fn sessions(
     command: &SessionsCommand,
     around: &Surroundings<'_>,

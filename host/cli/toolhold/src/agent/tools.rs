@@ -16,7 +16,8 @@ use crate::agent::{MakeHost, Surroundings, failed};
 ///
 /// # Errors
 ///
-/// The session can't be read, or the model that makes vectors isn't configured right.
+/// Returns an error if the session can't be read, or if the embedding model isn't configured
+/// correctly.
 pub(crate) async fn tools_for(
     task: &str,
     session: &Session,

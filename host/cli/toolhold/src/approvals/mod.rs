@@ -71,7 +71,7 @@ struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    /// Reads the open questions. An invalid file isn't a question, and a warning names it.
+    /// Reads the open questions. An invalid file is skipped with a warning.
     fn waiting(&self) -> Result<Vec<PostedQuestion>, Error> {
         let (waiting, wrong) = self.questions.waiting()?;
         for error in wrong {

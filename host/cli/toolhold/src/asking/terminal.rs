@@ -1,4 +1,4 @@
-//! Asks for approval at the terminal until the answer is valid; Enter means no.
+//! Asks for approval at the terminal until the answer is valid. Enter means no.
 
 use std::io::{BufRead, Write};
 
@@ -60,8 +60,8 @@ fn scope_of(answer: &str, question: &Question) -> Option<Scope> {
     }
 }
 
-/// Returns the person's reason for a no: `use the other file` in `no, use the other file`. Returns
-/// `None` if the answer isn't a no.
+/// Returns the reason in a person's denial: `use the other file` for `no, use the other file`.
+/// Returns `None` if the answer isn't a denial.
 fn reason_after_no(answer: &str) -> Option<&str> {
     const SEPARATORS: [char; 3] = [' ', ',', ':'];
     let trimmed = answer.trim();

@@ -27,11 +27,11 @@ pub(crate) enum ServerTableError {
     NotRemovable(#[from] ClientFileError),
 }
 
-/// Adds a new server at the end of the text. The other text stays as it is.
+/// Adds a new server at the end of the text. All other text stays the same.
 ///
 /// # Errors
 ///
-/// The text isn't TOML, or the server is there already.
+/// Returns an error if the text isn't TOML, or if the server already exists.
 pub(crate) fn add(text: &str, name: &str, server: &McpServer) -> Result<String, ServerTableError> {
     let mut table = Table::new();
     set_keys(&mut table, &McpServer::default(), server)?;
@@ -54,11 +54,11 @@ pub(crate) fn set_keys(
     Ok(())
 }
 
-/// Adds the tables of new servers at the end of the text. The other text stays as it is.
+/// Adds the tables of new servers at the end of the text. All other text stays the same.
 ///
 /// # Errors
 ///
-/// The text isn't TOML, or one of the servers is there already.
+/// Returns an error if the text isn't TOML, or if one of the servers already exists.
 pub(crate) fn add_tables<'t>(
     text: &str,
     tables: impl IntoIterator<Item = (&'t str, &'t Table)>,
@@ -74,7 +74,7 @@ pub(crate) fn add_tables<'t>(
     Ok(document.to_string())
 }
 
-/// Formats the table of a server as the file has it.
+/// Formats the table of a server as in the file.
 pub(crate) fn shown(name: &str, table: &Table) -> String {
     add_tables("", [(name, table)]).unwrap_or_default()
 }
@@ -83,7 +83,7 @@ pub(crate) fn shown(name: &str, table: &Table) -> String {
 ///
 /// # Errors
 ///
-/// The text isn't TOML, or it has no such server.
+/// Returns an error if the text isn't TOML, or if the server doesn't exist.
 pub(crate) fn remove(text: &str, name: &str) -> Result<String, ServerTableError> {
     let mut document: DocumentMut = text.parse()?;
     if !servers(&mut document)?.contains_key(name) {
@@ -110,7 +110,7 @@ pub(crate) fn secret_files(text: &str, name: &str) -> Vec<String> {
     files
 }
 
-/// Returns the table `[mcp.servers]`, which is made if it is missing.
+/// Returns the table `[mcp.servers]`. Adds the table if it is missing.
 fn servers(document: &mut DocumentMut) -> Result<&mut dyn toml_edit::TableLike, ServerTableError> {
     let mcp = document.entry("mcp").or_insert_with(implicit_table);
     let Some(mcp_table) = mcp.as_table_like_mut() else { return Err(ServerTableError::NotATable) };

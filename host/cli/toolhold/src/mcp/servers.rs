@@ -191,7 +191,8 @@ struct Approval {
     full: bool,
 }
 
-/// Shows how the server is started, asks, starts it, shows what it offers, asks again, and pins it.
+/// Approves a server. Shows the start command, asks, and starts the server. Then shows its tools,
+/// asks again, and pins the server.
 async fn approve(
     config: &Config,
     folders: &Folders,

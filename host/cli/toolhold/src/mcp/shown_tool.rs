@@ -78,7 +78,7 @@ fn shortened(text: &str) -> String {
     format!("{}{end}", neutral_line(start))
 }
 
-/// The definition in lines: its description, its arguments, and the rest as JSON.
+/// Formats the definition as lines: its description, its arguments, and all other fields as JSON.
 pub(crate) fn lines(definition: &str) -> String {
     let Ok(Value::Object(mut tool)) = serde_json::from_str(definition) else {
         return indented(definition);

@@ -88,8 +88,8 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     Ok(Exit::Success)
 }
 
-/// Writes the requests that are granted, and the grants that are missing. `file` is the component,
-/// if it isn't an installed plugin.
+/// Writes the granted requests and the missing grants. `file`: the component, if it isn't an
+/// installed plugin.
 fn write_grants(
     out: &mut impl Write,
     info: &PluginInfo,

@@ -1,5 +1,5 @@
-//! `toolhold serve`: serves MCP clients over stdio or HTTP until the client leaves or the process
-//! is told to end.
+//! `toolhold serve`: serves MCP clients over stdio or HTTP until the client disconnects or the
+//! process is ended.
 
 mod follow;
 
@@ -28,7 +28,7 @@ use crate::tasks::command::ServedTasks;
 /// The command, in the audit log.
 const FRONT_END: &str = "toolhold serve";
 
-/// Runs the command until the client goes away or the process is told to end.
+/// Runs the command until the client disconnects or the process is ended.
 pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, Error> {
     let end = interrupt::cancellation()?;
     let folders = Folders::from_environment()?;
@@ -73,7 +73,7 @@ async fn run_http(
     let servers = Servers::new(FRONT_END);
     let (changes, loaded) = watch_and_load(options, folders)?;
     let start = async {
-        // The address comes before the plugins, so that its error shows at once.
+        // The address is opened before the plugins load, so that its error is shown immediately.
         let serve = loaded.values.serve.clone();
         let door = toolhold_core::door(&loaded, folders, FRONT_END);
         let http = match Http::bind(address, serve, folders, needs_token, &door).await {
@@ -110,8 +110,8 @@ fn watch_and_load(options: &Options, folders: &Folders) -> Result<(ConfigChanges
     Ok((changes, loaded))
 }
 
-/// Builds the server for clients at an address, or for the client behind a pipe if `address` is
-/// `None`.
+/// Builds the server for clients at an address. If `address` is `None`, the server is for the
+/// client behind a pipe.
 async fn build_server(
     options: &Options,
     folders: &Folders,
@@ -147,7 +147,7 @@ async fn check_tool_names(host: &Host) -> Result<(), Error> {
 /// A host that isn't built yet.
 struct PreparedHost {
     builder: HostBuilder,
-    /// The agents to which clients hand work on.
+    /// The sub-agents to which clients delegate work.
     delegates: Option<Arc<Delegates>>,
 }
 
@@ -248,7 +248,7 @@ fn error_of(error: ServeError) -> Error {
     })
 }
 
-/// Returns a unique name for the connection, which saved output and the audit log use.
+/// Returns a unique name for the connection. Saved output and the audit log use this name.
 fn session_name() -> Result<String, Error> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())

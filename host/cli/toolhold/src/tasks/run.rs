@@ -1,5 +1,5 @@
-//! Runs one task without a person, as `toolhold call` and `toolhold run` would. A call that needs
-//! approval isn't made: the run ends as denied, and the question waits for a person.
+//! Runs one task without a person, like `toolhold call` or `toolhold run`. If a call needs
+//! approval, the call isn't made and the run ends as denied. The question waits for a person.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use crate::options::Options;
 /// The command, in the records of what tasks do.
 const FRONT_END: &str = "toolhold task";
 
-/// The note on a denial by a rule: a change of the rule doesn't change an existing task.
+/// The note about a denial by a rule. Changing the rule doesn't change an existing task.
 const NEW_TASK: &str = "A task keeps the permissions from its creation, without flags. If the rule \
 is older than the task, change the rule and make the task anew.\n";
 
-/// Makes one run. Blocks.
+/// Makes one run of a task. Blocks.
 pub(super) fn run_task(
     options: &Options,
     folders: &Folders,
@@ -67,15 +67,16 @@ struct Prepared<'a> {
     directory: PathBuf,
 }
 
-/// Loads the present configuration in the task's directory, within the limits of its maker's
-/// configuration.
+/// Loads the current configuration in the task's directory. The configuration of the task's creator
+/// limits it.
 fn prepare<'a>(
     options: &'a Options,
     folders: &'a Folders,
     run: &'a ClaimedRun,
 ) -> Result<Prepared<'a>, Error> {
     let directory = PathBuf::from(&run.owner.directory);
-    // The maker's directory was a real path. A link in its place leads to another directory.
+    // The creator's directory was a real path. If a link has replaced it, the link leads to another
+    // directory.
     let is_same = directory.canonicalize().is_ok_and(|real| real == directory);
     if !is_same {
         return Err(Error::Unasked(format!(
@@ -107,7 +108,7 @@ impl Prepared<'_> {
         let trust = trust(run)?;
         let approver = PostingApprover::new(folders, &loaded.values.approvals);
         let session = session(folders, run);
-        // A model made the task, perhaps because of what it had read.
+        // A model created the task, possibly because of text that it had read.
         session.mark_untrusted()?;
         let telemetry = Telemetry::from_config(&loaded, folders)?;
         host::block_on_this_thread(async {
@@ -171,14 +172,14 @@ impl Prepared<'_> {
     }
 }
 
-/// Returns the session of a task, which is the same in each run: approvals apply to all runs.
+/// Returns the session of a task. It is the same for each run, so approvals apply to all runs.
 fn session(folders: &Folders, run: &ClaimedRun) -> Session {
     let name = format!("task {} of {} for {}", run.task, run.owner.plugin, run.owner.principal);
     Session::on_disk_of(folders, name, run.owner.served())
 }
 
-/// Returns the phase of the agent that made the task: rules for that phase apply to the task too.
-/// Returns `None` if no agent made the task.
+/// Returns the phase of the agent that created the task, because rules for this phase also apply to
+/// the task. Returns `None` if no agent created the task.
 fn phase(run: &ClaimedRun) -> Result<Option<Phase>, Error> {
     let Some(name) = run.maker.phase.as_deref() else { return Ok(None) };
     let phases = [Phase::Planner, Phase::Executor, Phase::Verifier, Phase::Autonomous];

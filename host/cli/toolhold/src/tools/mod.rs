@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &ToolsArguments, options: &Options) -> Result<Exit,
     }
 }
 
-/// The reason why there may be no tool at all.
+/// Returns the reason why there may be no tools.
 fn disabled_hint(loaded: &Config) -> String {
     let tools = &loaded.values.tools;
     let off = [("tools.enabled", tools.enabled), ("tools.file.enabled", tools.file.enabled)];

@@ -1,4 +1,4 @@
-//! `read_overflow`: reads on in an answer that was too long.
+//! The tool `read_overflow`, which reads the rest of an answer that was too long.
 
 use std::io;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub struct OverflowReader {
 }
 
 impl OverflowReader {
-    /// `threshold`: the characters of the longest answer.
+    /// Creates the tool. `threshold` is the maximum number of characters of an answer.
     pub fn new(kept: Arc<OverflowStore>, threshold: usize) -> Self {
         let schema = json!({
             "type": "object",
@@ -83,7 +83,7 @@ impl OverflowReader {
             .map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
         let id = OverflowId::parse(&arguments.id).ok_or_else(|| unknown_id(&arguments.id))?;
         let offset = arguments.offset.map_or(0, saturating);
-        // An answer of this tool is never cut, so its last line needs room too.
+        // An answer of this tool is never cut, so the limit includes its last line.
         let most = self.threshold.saturating_sub(200).max(1);
         let limit = arguments.limit.map_or(DEFAULT_LIMIT, saturating).min(most);
 
@@ -132,8 +132,8 @@ fn saturating(number: u64) -> usize {
 pub(crate) fn byte_offset(text: &str, character: usize) -> usize {
     let mut offset = 0;
     let mut characters_left = character;
-    // Chunks before the character are skipped. The count of a chunk fits into a `u8`, with which
-    // the compiler counts many bytes at a time.
+    // Chunks before the character are skipped. The count of one chunk fits into a `u8`, so the
+    // compiler can count many bytes at a time.
     for chunk in text.as_bytes().chunks_exact(128) {
         let count = chunk.iter().fold(0, |count, byte| count + u8::from(is_first_byte(*byte)));
         if usize::from(count) > characters_left {

@@ -1,9 +1,10 @@
-//! Advises after a command failed in its sandbox, with the line of the configuration to change.
+//! Gives advice after a command failed in its sandbox, with the line of the configuration to
+//! change.
 //!
-//! The advisor only reads the command's output, and a model may have made up that output. So advice
-//! reveals nothing beyond the output and the rules for commands. It doesn't say whether a hidden
-//! path exists or a variable is set. One exception: which directory around a granted one is a
-//! repository, since git is of no use without it.
+//! The advisor only reads the command's output, and a model may have invented that output. So
+//! advice reveals nothing except the output and the rules for commands. It doesn't reveal whether a
+//! hidden path exists or a variable is set. There is one exception: the advice names the directory
+//! around a granted directory that is a repository, because git can't work without it.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -15,7 +16,7 @@ use toolhold_system::confine::TreeAccess;
 
 use toolhold_config::{AllowedPath, NetworkGrant, PathAccess, ProcessContext, ProcessKind, inline};
 
-/// Most notices for one command.
+/// Maximum number of notices for one command.
 const MAX_NOTICES: usize = 3;
 
 /// Bytes at the end of an output that are read.
@@ -73,7 +74,7 @@ const UNUSABLE: [&str; 10] = [
     "cannot find the path",
 ];
 
-/// Texts of tools whose settings are missing, and the preset that grants the settings.
+/// Messages of tools that lack their settings, with the preset that grants the settings.
 const MISSING_SETTINGS: [(&str, &str); 7] = [
     ("please tell me who you are", "git"),
     ("unable to auto-detect email address", "git"),
@@ -84,7 +85,7 @@ const MISSING_SETTINGS: [(&str, &str); 7] = [
     ("n/a: version \"", "node"),
 ];
 
-/// Texts of git if it can't sign a commit or a tag.
+/// Messages of git if it can't sign a commit or a tag.
 const UNSIGNED: [&str; 4] = [
     "failed to sign the data",
     "couldn't load public key",
@@ -92,12 +93,12 @@ const UNSIGNED: [&str; 4] = [
     "no private key found for public key",
 ];
 
-/// Text of a sanitizer that can't trace its program, and the advice.
+/// Message of a sanitizer that can't trace its program, and the advice.
 const NO_LEAK_CHECK: &str = "leaksanitizer has encountered a fatal error";
 const NO_LEAKS: &str = "The sandbox blocks tracing, so leaks can't be detected. To run the program without leak detection: `ASAN_OPTIONS=detect_leaks=0` and `LSAN_OPTIONS=detect_leaks=0`.";
 
-/// Texts that mean that a limit was reached: the text, the limit, and further texts of which the
-/// line has to have one.
+/// Messages that mean that a limit was reached. Each entry has the message, the limit, and further
+/// strings. If there are further strings, the line must contain one of them.
 const LIMITS: [(&str, LimitKind, &[&str]); 9] = [
     (
         "resource temporarily unavailable",
@@ -117,7 +118,7 @@ const LIMITS: [(&str, LimitKind, &[&str]); 9] = [
 /// Private directories of each command, in addition to its home.
 const SCRATCH: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 
-/// System directories. Grants don't change what commands see of them.
+/// System directories. Grants don't change which files commands see there.
 const SYSTEM: [&str; 14] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/proc", "/sys", "/dev",
     "/run", "/var", "/nix",
@@ -144,7 +145,7 @@ impl SandboxAdvisor {
         })
     }
 
-    /// Advice on a failed command: at most three notices, one line each.
+    /// Returns the advice about a failed command: at most three notices, one line each.
     pub(super) fn advise(&self, failed: &FailedCommand<'_>) -> Vec<String> {
         if failed.code == Some(0) {
             return Vec::new();
@@ -172,7 +173,7 @@ impl SandboxAdvisor {
             for (line, low) in &lines {
                 add(&mut notices, self.find_limit(line, low).map(|kind| self.advise_limit(kind)));
             }
-            // A shell reports a signal as 128 and its number: SIGXFSZ is 25, SIGXCPU is 24.
+            // A shell reports a signal as 128 plus its number: SIGXFSZ is 25, SIGXCPU is 24.
             let exceeded = match failed.code {
                 Some(153) => Some(LimitKind::File),
                 Some(152) => Some(LimitKind::Processor),
@@ -183,7 +184,8 @@ impl SandboxAdvisor {
         notices
     }
 
-    /// Advice for a command without the network whose output says that something isn't reachable.
+    /// Returns advice for a command without the network if its output says that a host can't be
+    /// reached.
     fn advise_on_network(&self, lines: &[(&str, String)]) -> Option<String> {
         if lines.iter().any(|(_, low)| contains(low, &UNREACHABLE)) {
             return Some(self.advise_network(&format!("{} had no network.", self.actor())));
@@ -197,8 +199,7 @@ impl SandboxAdvisor {
         None
     }
 
-    /// Adds the advice for one line of an output of a sandboxed command. `low`: the line in lower
-    /// case.
+    /// Adds the advice for one output line of a sandboxed command. `low` is the line in lower case.
     fn advise_on_line(
         &self,
         notices: &mut Vec<String>,
@@ -265,7 +266,7 @@ impl SandboxAdvisor {
         }
     }
 
-    /// Proposes the present list of presets with one more.
+    /// Suggests the present list of presets with one more preset.
     fn advise_preset(&self, name: &'static str) -> Option<String> {
         if !self.context.other_presets.iter().any(|(known, _)| *known == name) {
             return None;
@@ -302,8 +303,8 @@ impl SandboxAdvisor {
         paths(line).find_map(|written| self.advise_path(written, low, call))
     }
 
-    /// Advice for a directory whose repository isn't granted: a subfolder, a linked working tree or
-    /// a submodule.
+    /// Returns advice for a directory whose repository isn't granted: a subfolder, a linked working
+    /// tree or a submodule.
     fn advise_repository(&self, line: &str) -> Option<String> {
         let (_, named) = line.split_once("not a git repository: ").unwrap_or_default();
         let owner = paths(named)
@@ -330,7 +331,7 @@ impl SandboxAdvisor {
         ))
     }
 
-    /// Returns the nearest directory around the granted ones that is a repository.
+    /// Returns the nearest parent of the granted directories that is a repository.
     fn repository_around(&self) -> Option<PathBuf> {
         let grants = self.context.rules.grants().iter().map(|grant| grant.path.as_path());
         for granted in std::iter::once(self.context.directory.as_path()).chain(grants) {
@@ -342,7 +343,7 @@ impl SandboxAdvisor {
         None
     }
 
-    /// Advice for a commit that can't be signed. `line` may name the key.
+    /// Returns advice for a commit that can't be signed. `line` may contain the name of the key.
     fn advise_signing(&self, line: &str) -> String {
         let mut advice = "Commands have no key to sign with. To commit without a signature: `git -c commit.gpgsign=false commit`.".to_owned();
         let folder = paths(line)
@@ -362,8 +363,8 @@ impl SandboxAdvisor {
         advice
     }
 
-    /// Returns the `.git` that a line is about, as a grant names it. Returns `None` if it is
-    /// granted.
+    /// Returns the `.git` path in a line, in the form that a grant uses. Returns `None` if the path
+    /// is granted.
     fn repository(&self, line: &str) -> Option<String> {
         let named = paths(line).find_map(|path| {
             let end = path.find(".git/")? + ".git".len();
@@ -379,8 +380,8 @@ impl SandboxAdvisor {
         }
     }
 
-    /// Advice on a path that a failed command named. `written`: the path in the line, `low`: the
-    /// line in lower case.
+    /// Returns advice about a path in the output of a failed command. `written` is the path in the
+    /// line, and `low` is the line in lower case.
     fn advise_path(
         &self,
         written: &str,
@@ -421,7 +422,7 @@ impl SandboxAdvisor {
         self.advise_outside(&path, &shown, low)
     }
 
-    /// Advice on a path below a grant. Returns `None` if no rule denies the access.
+    /// Returns advice about a path below a grant, or `None` if no rule denies the access.
     fn advise_granted(
         &self,
         grant: &Grant,
@@ -453,9 +454,9 @@ impl SandboxAdvisor {
         None
     }
 
-    /// Advice on a path outside the sandbox. It doesn't reveal whether the path exists.
+    /// Returns advice about a path outside the sandbox, without revealing whether the path exists.
     fn advise_outside(&self, path: &Path, shown: &str, low: &str) -> Option<String> {
-        // A notice with such a long path isn't readable.
+        // A notice with a very long path isn't readable.
         if path.as_os_str().len() > MAX_PATH {
             return None;
         }
@@ -500,7 +501,7 @@ impl SandboxAdvisor {
         ))
     }
 
-    /// Returns the granted directories with one more, as TOML.
+    /// Returns the granted directories and one more directory, as TOML.
     fn allowed_with(&self, path: &str, access: PathAccess) -> String {
         let more = AllowedPath { path: path.to_owned(), access };
         let all: Vec<&AllowedPath> = self.context.allowed.iter().chain([&more]).collect();
@@ -628,11 +629,11 @@ fn tail(text: &str) -> &str {
     &text[from..]
 }
 
-/// Returns the words of a line that may be paths: those that contain `/` or begin with a dot.
+/// Returns the words of a line that may be paths. These words contain `/` or begin with a dot.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
     let parts = line.split(|c: char| c.is_whitespace() || "'\"`()[]<>,;=‘’“”".contains(c));
     let words = parts.map(|word| {
-        // `/a/b:12: …`, but not `https://…`.
+        // The word is a path in `/a/b:12: …`, but not in `https://…`.
         let word = word.trim_end_matches(['.', ':', '!']);
         if word.contains("://") {
             ""
@@ -645,8 +646,8 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the repository of a linked working tree or a submodule, which git keeps below
-/// `worktrees` or `modules` in the folder of the repository.
+/// Returns the repository of a linked working tree or a submodule. Git stores these below
+/// `worktrees` or `modules` in the repository's folder.
 fn owning_repository(path: &Path) -> Option<&Path> {
     let folder = path.ancestors().find(|above| {
         let below = path.strip_prefix(above).ok();
@@ -669,7 +670,7 @@ fn unset_variable(line: &str) -> Option<&str> {
         "KeyError: '",
     ];
     let (before, after) = TEXTS.iter().find_map(|text| line.split_once(text))?;
-    // The text is directly behind the name, or directly before it.
+    // The message is directly after the name, or directly before it.
     if let Some(word) = words(before).last()
         && is_variable_name(word)
     {

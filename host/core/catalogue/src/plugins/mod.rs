@@ -1,9 +1,9 @@
-//! The plugins of a host: which version of each serves, which is held back and why, and how they
-//! are reloaded while calls run.
+//! The plugins of a host: the active version of each plugin, held versions with the reason, and
+//! reloading while calls run.
 //!
-//! A new version is loaded completely before a new catalogue replaces the old one. A call takes the
-//! catalogue once, so it runs on the version that it was checked against. A version that fails to
-//! load changes nothing.
+//! A new version is loaded completely before a new catalogue replaces the old one. Each call uses
+//! one catalogue, so it runs on the version against which it was checked. A version that can't be
+//! loaded changes nothing.
 
 mod admission;
 mod advice;
@@ -64,20 +64,20 @@ pub struct Plugins {
     others: Vec<Arc<Tool>>,
     slots: Mutex<Vec<Slot>>,
     catalogue: RwLock<Arc<Catalogue>>,
-    /// Locked during a reload, so that there is one reload at a time.
+    /// The lock for reloads, so that only one reload runs at a time.
     changing: Arc<tokio::sync::Mutex<()>>,
     /// The number of published catalogues.
     changes: watch::Sender<u64>,
     /// Whether plugins are reloaded when their files change.
     watched: bool,
-    /// The built-in filters and the operator's rules that they were loaded with.
+    /// The built-in filters, and the operator's rules with which they were loaded.
     filters: Mutex<Option<filters::BuiltInFilters>>,
     /// Answers questions of other processes that aren't about plugins.
     other_questions: OnceLock<AnswerQuestion>,
 }
 
-/// Answers a question of another process with JSON. A question has one line. Returns `None` if
-/// there is no such question.
+/// Answers a question of another process with JSON. A question has one line. The function returns
+/// `None` for an unknown question.
 pub type AnswerQuestion = Box<dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync>;
 
 /// Plugins that were found and aren't loaded yet. No other reload starts before this value is
@@ -92,7 +92,7 @@ pub struct FoundPlugins {
 struct FoundComponent {
     name: String,
     place: ComponentSource,
-    /// Where it was installed from. `None`: it is a file of the user's.
+    /// The source of the installation. `None` means that the plugin is a file of the user.
     source: Option<String>,
     file: Result<(File, FileStamp), PluginFileError>,
 }
@@ -104,12 +104,12 @@ impl Plugins {
         let _ = self.other_questions.set(answer);
     }
 
-    /// Starts without plugins. `watched`: a watch reloads plugins when their files change, so a
-    /// file that may be half written isn't reported yet.
+    /// Starts without plugins. With `watched`, a watch reloads plugins when their files change, so
+    /// a file that may be incomplete isn't reported yet.
     ///
     /// # Errors
     ///
-    /// The schema of another provider's tool isn't valid.
+    /// Returns an error if the schema of another provider's tool isn't valid.
     pub fn new(
         runtime: Arc<Runtime>,
         policies: GrantResolver,
@@ -154,7 +154,7 @@ impl Plugins {
     ///
     /// # Errors
     ///
-    /// [`HostError`]: why it does not load.
+    /// [`HostError`] with the reason if the plugin can't be loaded.
     pub async fn add_built_in(&self, builtin: &Builtin) -> Result<(), HostError> {
         if self.policies.is_replaced(builtin.name) {
             return Ok(());
@@ -171,11 +171,12 @@ impl Plugins {
         self.publish()
     }
 
-    /// Loads a component that was named for this run. Naming it approves its current content.
+    /// Loads a component that was named for this run. Naming the component approves its current
+    /// content.
     ///
     /// # Errors
     ///
-    /// [`HostError`]: why it does not load.
+    /// [`HostError`] with the reason if the component can't be loaded.
     pub async fn add_given(self: &Arc<Self>, path: &Path) -> Result<(), HostError> {
         let file = path.to_owned();
         let candidate = blocking(move || Candidate::file(&file)).await??;
@@ -210,9 +211,11 @@ impl Plugins {
         self.publish()
     }
 
-    /// Loads new and changed plugins from the plugin folder and the named paths, and removes those
-    /// without a file. `again`: retries unchanged files that failed before. Returns whether a file
-    /// may still be half written, so that another reload is due soon.
+    /// Loads new and changed plugins from the plugin folder and the named paths, and removes
+    /// plugins without a file.
+    ///
+    /// With `again`, also retries unchanged files that failed before. Returns whether a file may be
+    /// incomplete, so that another reload should follow soon.
     pub async fn reload(self: &Arc<Self>, again: bool) -> bool {
         match self.find().await {
             Some(found) => self.load_found(found, again).await,
@@ -220,8 +223,8 @@ impl Plugins {
         }
     }
 
-    /// Finds the plugins of the plugin folder and of the named paths. New plugins count as being
-    /// loaded from now on. Returns `None` if the search fails.
+    /// Finds the plugins of the plugin folder and of the named paths. New plugins are marked as
+    /// being loaded. Returns `None` if the search fails.
     pub async fn find(self: &Arc<Self>) -> Option<FoundPlugins> {
         let changing = Arc::clone(&self.changing).lock_owned().await;
         self.reload_rules().await;
@@ -253,8 +256,8 @@ impl Plugins {
         Some(FoundPlugins { _changing: changing, components, approved: Arc::new(approved) })
     }
 
-    /// Loads the found plugins that every call needs: filters that answers go through, and plugins
-    /// that replace a built-in one.
+    /// Loads the found plugins that every call needs: filters for answers, and plugins that replace
+    /// a built-in plugin.
     pub async fn load_needed(self: &Arc<Self>, found: &mut FoundPlugins) {
         let chain = &self.policies.config.values.tools.filters.chain;
         self.load_some(found, |name| {
@@ -263,8 +266,8 @@ impl Plugins {
         .await;
     }
 
-    /// Loads the found plugin that a tool belongs to, by the tool's name. Returns whether there is
-    /// such a plugin.
+    /// Loads the found plugin of the tool with this name. Returns whether there is a plugin for the
+    /// tool.
     pub async fn load_for(self: &Arc<Self>, found: &mut FoundPlugins, tool: &str) -> bool {
         let plugin = tool.split_once("__").map_or(tool, |(plugin, _)| plugin);
         let count_before = found.components.len();
@@ -272,8 +275,8 @@ impl Plugins {
         found.components.len() < count_before
     }
 
-    /// Leaves out the found plugins that aren't loaded. Calls of their tools fail with the reason
-    /// instead of waiting.
+    /// Marks the found plugins as not loaded. Calls of their tools fail with the reason instead of
+    /// waiting.
     pub fn leave_out(&self, found: FoundPlugins, reason: &str) {
         let mut slots = self.slots();
         for component in &found.components {
@@ -295,7 +298,7 @@ impl Plugins {
         self.load_all(selected, &found.approved, false).await;
     }
 
-    /// Loads the found plugins. `again` and the return value are those of
+    /// Loads the found plugins. `again` and the return value have the meaning of
     /// [`reload`](Self::reload).
     pub async fn load_found(self: &Arc<Self>, found: FoundPlugins, again: bool) -> bool {
         self.load_all(found.components, &found.approved, again).await
@@ -360,7 +363,7 @@ impl Plugins {
         }
     }
 
-    /// Removes plugins whose files are gone.
+    /// Removes plugins whose files no longer exist.
     fn drop_missing(&self, found: &[FoundComponent]) {
         let mut slots = self.slots();
         let count_before = slots.len();
@@ -379,7 +382,7 @@ impl Plugins {
         self.publish_slots(&self.slots())
     }
 
-    /// Publishes slots whose tools have been published before, so they can't clash.
+    /// Publishes slots whose tools have been published before, so their names can't conflict.
     fn publish_or_log(&self, slots: &[Slot]) {
         if let Err(error) = self.publish_slots(slots) {
             tracing::error!("{error}");
@@ -440,8 +443,8 @@ impl Plugins {
     }
 }
 
-/// Adds the components of the plugin folder. A plugin of the folder is ignored if its name is that
-/// of an earlier component.
+/// Adds the components of the plugin folder. A component with the name of an earlier component is
+/// ignored.
 fn find_in_folder(
     path: &Path,
     components: &mut Vec<FoundComponent>,
@@ -468,8 +471,8 @@ fn find_in_folder(
 }
 
 impl Slot {
-    /// Makes a version the one that serves. `is_approved`: a person has approved the version, so
-    /// its claims are trusted.
+    /// Activates a version. `is_approved` is `true` if a person has approved the version, so its
+    /// claims are trusted.
     fn serve(
         &mut self,
         plugin: &toolhold_engine::Plugin,
@@ -482,13 +485,14 @@ impl Slot {
     }
 }
 
-/// Returns the component for a name, even if it would not be loaded. The component is at the
-/// configured path, installed, or in the plugin folder. For an installed plugin with an update that
-/// waits for approval, it is the update. Blocks.
+/// Returns the component for a name, even if it would not be loaded.
+///
+/// The component is at the configured path, installed, or in the plugin folder. For an installed
+/// plugin with an update that waits for approval, the function returns the update. Blocks.
 ///
 /// # Errors
 ///
-/// [`HostError::Load`] if it is missing or can't be read.
+/// [`HostError::Load`] if the component is missing or can't be read.
 pub fn candidate(
     config: &toolhold_config::Config,
     folders: &toolhold_config::Folders,
@@ -540,7 +544,7 @@ fn reason_of(error: &HostError) -> String {
     }
 }
 
-/// Runs blocking work on a thread for it.
+/// Runs blocking work on a separate thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, HostError> {

@@ -1,5 +1,4 @@
-//! Decides what each plugin is granted and its limits, from the configuration to the runtime's
-//! policy.
+//! Converts the configuration to the runtime's policy for each plugin: its grants and limits.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -30,11 +29,12 @@ use super::advisor::{CommandGate, PluginAdvisor};
 
 pub(super) const MIB: u64 = 1 << 20;
 
-/// The folders of what plugins keep, and of the documents that they search in, in the data folder.
+/// The folder in the data folder for the stores of plugins. `INDEXES` is the folder for the
+/// documents that they search.
 pub(super) const STORES: &str = "stores";
 pub(super) const INDEXES: &str = "indexes";
 
-/// Returns the documents of the built-in memory, which `toolhold memory` reads too.
+/// Returns the documents of the built-in memory, which `toolhold memory` also reads.
 pub fn memory(config: &Config, folders: &Folders) -> DocumentIndex {
     let memory = &config.values.tools.memory;
     let quota = IndexQuota {
@@ -44,18 +44,18 @@ pub fn memory(config: &Config, folders: &Folders) -> DocumentIndex {
     DocumentIndex::named(folders.data.join(INDEXES), MEMORY, quota, false)
 }
 
-/// The folder of the memory, and that of the index of code, in [`INDEXES`].
+/// The folder of the memory in [`INDEXES`], and the folder of the code index.
 const MEMORY: &str = "memory";
 const CODE: &str = "code";
 
-/// Language servers of one session.
+/// Maximum number of language servers in one session.
 const LANGUAGE_SERVERS: u64 = 4;
 
 /// The store of the last answers of compilers and linters.
 const DIAGNOSTICS: &str = "diagnostics";
 const DIAGNOSTICS_KEPT: Quota = Quota { bytes: 64 * MIB, keys: 10_000 };
 
-/// Makes the policy of each plugin when it is loaded.
+/// Creates the policy of each plugin when it is loaded.
 pub struct GrantResolver {
     /// The configuration.
     pub config: Config,
@@ -63,16 +63,16 @@ pub struct GrantResolver {
     pub folders: Folders,
     /// The real path of the working directory.
     pub directory: PathBuf,
-    /// Folders that the built-in tools for files and commands may read, whatever is granted.
+    /// Folders that the built-in tools for files and commands may read without a grant.
     pub readable: Vec<PathBuf>,
     /// The models and databases that the program provides for capabilities.
     pub providers: CapabilityProviders,
     /// Toolhold's own files and folders, which no grant includes.
     own: Vec<OwnFolder>,
-    /// The grants for the commands of the built-in shell. Looking them up reads many links, so they
-    /// are looked up once.
+    /// The grants for the commands of the built-in shell. Looking them up reads many links, so this
+    /// is done once.
     shell: OnceLock<ProcessGrants>,
-    /// The grants for the built-in tools for files, which are looked up once, too.
+    /// The grants for the built-in file tools, which are also looked up once.
     file: OnceLock<Option<Arc<Grants>>>,
     /// Decides on the commands of processes.
     gate: Arc<dyn CommandGate>,
@@ -82,12 +82,12 @@ pub struct GrantResolver {
     network: Network,
 }
 
-/// Where the server `name` of `[mcp.servers]` runs, whether it reaches the network, and its
+/// Returns where the server `name` of `[mcp.servers]` runs, whether it may use the network, and its
 /// environment. Returns `None` if the configuration has no such server.
 ///
 /// # Errors
 ///
-/// [`HostError::Config`] for a grant that isn't an existing directory.
+/// [`HostError::Config`] if a granted directory doesn't exist.
 pub fn server_places(
     config: &Config,
     folders: &Folders,
@@ -128,11 +128,11 @@ pub fn server_places(
 /// Where a server runs.
 #[derive(Debug)]
 pub struct ServerPlaces {
-    /// The places that it sees and may change.
+    /// The places that the server sees and may change.
     pub places: Places,
-    /// Whether it reaches the network.
+    /// Whether the server may use the network.
     pub network: bool,
-    /// Its whole environment.
+    /// The whole environment of the server.
     pub environment: Vec<(String, String)>,
     /// The advisor on failures of which the sandbox may be the cause.
     pub advisor: SandboxAdvisor,
@@ -145,8 +145,8 @@ fn open(files: FileGrants, own: Vec<OwnFolder>) -> Result<Grants, HostError> {
 }
 
 impl GrantResolver {
-    /// `files`: components that aren't named in the configuration. Tools may not write to them,
-    /// since they are code that the host loads the next time.
+    /// Creates a resolver. `files` has the components that the configuration doesn't name. Tools
+    /// may not write to these components, because the host loads them at its next start.
     pub fn new(
         config: Config,
         folders: Folders,
@@ -177,7 +177,7 @@ impl GrantResolver {
         }
     }
 
-    /// Returns the policy of a built-in plugin. One that isn't in the table is granted nothing.
+    /// Returns the policy of a built-in plugin. A plugin that isn't in the table gets no grants.
     pub fn built_in(&self, name: &str) -> Result<PluginGrants, HostError> {
         let plugin = BuiltInPlugin::named(name);
         let table = plugin.map_or("tools", |plugin| plugin.table);
@@ -216,7 +216,7 @@ impl GrantResolver {
         }
     }
 
-    /// Returns the files of the tools for files, which the search in code shares.
+    /// Returns the files of the file tools, which code search shares.
     fn file_grants(&self) -> Result<Option<Arc<Grants>>, HostError> {
         if let Some(grants) = self.file.get() {
             return Ok(grants.clone());
@@ -251,7 +251,7 @@ impl GrantResolver {
         policy
     }
 
-    /// Adds the index of code, and the time that it takes to bring it up to date.
+    /// Adds the code index, and the time for updating it.
     fn with_code_index(&self, mut policy: PluginGrants) -> PluginGrants {
         let settings = &self.config.values.index;
         let bytes = settings.max_mib.get().saturating_mul(MIB);
@@ -277,14 +277,14 @@ impl GrantResolver {
         PluginGrants { config: PluginConfig::new(config).into(), ..policy }
     }
 
-    /// Adds the language servers that the search in code may start. If they are disabled, it starts
-    /// nothing, and all calls only read. It never writes files.
+    /// Adds the language servers that code search may start. If they are disabled, code search
+    /// starts no program, and all its calls only read. Code search never writes files.
     fn with_language_servers(&self, mut policy: PluginGrants) -> Result<PluginGrants, HostError> {
         let settings = &self.config.values.tools.code.lsp;
         let mut grants = self.shell_grants()?;
         grants.judged = settings.enabled;
         grants.services = LANGUAGE_SERVERS;
-        // The commands of language servers are those of the configuration.
+        // The configuration sets the commands of language servers.
         grants.judged_services = settings.enabled;
         grants.shell = false;
         grants.network = NetworkGrant::Deny;
@@ -308,8 +308,8 @@ impl GrantResolver {
         Ok(self.shell.get_or_init(|| grants).clone())
     }
 
-    /// Adds compilers and linters. They read where commands may read, and start what would be
-    /// allowed as a command.
+    /// Adds compilers and linters. They may read the files that commands may read, and start the
+    /// programs that commands may start.
     fn with_compilers(
         &self,
         mut policy: PluginGrants,
@@ -393,7 +393,7 @@ impl GrantResolver {
         Ok(Some(Arc::new(self.open(files)?)))
     }
 
-    /// Adds the processes of a plugin, and those that outlive a call.
+    /// Adds the processes of a plugin, including those that keep running after a call.
     pub(super) fn add_processes(
         &self,
         capabilities: &mut CapabilityGrants,
@@ -468,7 +468,7 @@ impl GrantResolver {
         let tools = &self.config.values.tools;
         let defaults = Limits::default();
         let result = mebibytes(limits.result_mib.get());
-        // The host has to be able to copy a whole answer and the data around it.
+        // The host must be able to copy a whole answer and the data around it.
         let host_allocation = defaults.host_allocation.max(result.saturating_mul(2));
         Limits {
             call: tools.call_time(),
@@ -484,7 +484,7 @@ impl GrantResolver {
         }
     }
 
-    /// Returns the plugins with a file in the configuration: names and files.
+    /// Returns the names and files of the plugins that have a file in the configuration.
     pub fn named(&self) -> Vec<(String, PathBuf)> {
         let mut named = Vec::new();
         for name in self.config.values.plugins.keys() {
@@ -495,7 +495,7 @@ impl GrantResolver {
         named
     }
 
-    /// Refuses a component that isn't the one that the configuration names.
+    /// Refuses a component if its digest isn't the one in the configuration.
     pub(super) fn check_digest(&self, name: &str, digest: &str) -> Result<(), HostError> {
         let Some(plugin) = self.config.values.plugins.get(name) else { return Ok(()) };
         let expected = plugin.digest.as_str();
@@ -513,17 +513,17 @@ impl GrantResolver {
         if replaced.is_empty() { None } else { Some(replaced) }
     }
 
-    /// Checks whether another plugin replaces a built-in one. That plugin need not load: a built-in
-    /// plugin that the operator replaced must not come back by accident.
+    /// Checks whether another plugin replaces a built-in one. The other plugin may fail to load: a
+    /// replaced plugin must not return by accident.
     pub fn is_replaced(&self, builtin: &str) -> bool {
         self.config.values.plugins.values().any(|plugin| plugin.replaces == builtin)
     }
 
-    /// Checks that each `replaces` names a built-in plugin, and each a different one.
+    /// Checks that each `replaces` names a different built-in plugin.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] with the place of the wrong one.
+    /// [`HostError::Config`] with the place of an invalid `replaces`.
     pub fn check_replacements(&self, builtins: &[Builtin]) -> Result<(), HostError> {
         let mut seen: Vec<(&str, &str)> = Vec::new();
         for name in self.config.values.plugins.keys() {
@@ -574,7 +574,7 @@ pub fn compiled_folder(folders: &Folders) -> PathBuf {
     folders.cache.join("compiled")
 }
 
-/// Returns the largest memory limit of all plugins, in bytes: the size of the pool's slots.
+/// Returns the largest memory limit of all plugins in bytes, which is the size of the pool's slots.
 pub fn most_memory(config: &Config) -> usize {
     let mut most = config.values.tools.limits.memory_mib.get();
     for name in config.values.plugins.keys() {

@@ -1,5 +1,5 @@
 //! Warns about names in the configuration that no tool or plugin has. A rule with a misspelt name
-//! protects nothing. It is only a warning, since a plugin with that name may come later.
+//! protects nothing. A warning is enough, because a plugin with the name may be added later.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::catalogue::{Catalogue, Tool, place_elsewhere};
 
 /// A name that no tool or plugin has.
 pub struct UnknownName {
-    /// The warning: the name, its place, and the most similar existing name.
+    /// The warning with the name, its place, and the most similar existing name.
     pub message: String,
     /// Whether the name is in a ceiling, which the user can't change.
     in_ceiling: bool,
 }
 
 impl Plugins {
-    /// Warns about unknown names in the user's own files. A ceiling is for many machines, so its
-    /// unknown names aren't reported.
+    /// Warns about unknown names in the user's own files. Unknown names in a ceiling aren't
+    /// reported, because a ceiling is for many machines.
     pub fn warn_about_unknown_names(&self) {
         for unknown in self.unknown_names().into_iter().filter(|unknown| !unknown.in_ceiling) {
             tracing::warn!("{}", unknown.message);
@@ -95,7 +95,7 @@ impl Plugins {
         }
         let slots = self.slots();
         for (name, plugin) in &config.values.plugins {
-            // If there is a path, loading reports a file that can't be read.
+            // If the plugin has a path, loading reports a file that can't be read.
             let has_path = !plugin.path.is_empty();
             let has_slot = slots.iter().any(|slot| slot.name == *name);
             let has_tool = catalogue.tools().iter().any(|tool| tool.provider.name() == name);
@@ -132,13 +132,14 @@ fn acts_on_paths(tool: &Tool) -> bool {
         && subjects.iter().all(|subject| subject.kind.is_path())
 }
 
-/// Checks whether a pattern has to be compiled to know that it is valid. Other patterns are always
-/// valid, and compiling them takes a while.
+/// Checks whether a pattern must be compiled to check that it is valid. Other patterns are always
+/// valid, and compiling them takes time.
 fn may_be_invalid(pattern: &str) -> bool {
     pattern.contains(['[', '{', '\\']) || pattern.contains("..") || pattern.starts_with(['!', '~'])
 }
 
-/// Returns a permission of the tool with this name whose pattern is wrong.
+/// Returns the problem of a permission whose pattern is invalid. `name` is the tool of the
+/// permission.
 fn wrong_pattern(config: &Config, name: &str, index: usize, why: &str) -> Problem {
     let key = format!("tools.permissions.{}", dotted_name(name));
     Problem::new(config.source(&format!("{key}.{index}")), format!("{key}: {why}"))
@@ -151,7 +152,8 @@ struct UnknownNames<'c> {
 }
 
 impl UnknownNames<'_> {
-    /// Adds a name unless a tool with this name may exist elsewhere or appear later.
+    /// Adds a name, unless another host may have a tool with this name or the tool may be added
+    /// later.
     fn add(&mut self, config: &Config, key: &str, name: &str, why: &str) {
         if place_elsewhere(name).is_some()
             || self.catalogue.may_come(name)
@@ -172,7 +174,8 @@ impl UnknownNames<'_> {
     }
 
     /// Checks whether a server of the configuration may have the tool although the catalogue has no
-    /// tool of this server. A process that makes one call starts only the server of its tool.
+    /// tool of this server. A process that makes one call starts only the server of that call's
+    /// tool.
     fn may_be_of_server(&self, config: &Config, name: &str) -> bool {
         let Some((server, _)) = name.split_once("__") else { return false };
         let prefix = format!("{server}__");
@@ -217,7 +220,7 @@ impl UnknownNames<'_> {
         }
     }
 
-    /// Checks whether a rule's glob matches any tool. Rules that deny match aliases too.
+    /// Checks whether a rule's glob matches any tool. Rules that deny also match aliases.
     fn matches(&self, effect: PolicyEffect, glob: &str) -> bool {
         let Ok(glob) = TextGlob::new(glob) else { return false };
         for tool in self.catalogue.tools() {
@@ -234,7 +237,7 @@ impl UnknownNames<'_> {
 
     fn add_dependencies(&mut self, config: &Config) {
         let dependencies = &config.values.tools.dependencies;
-        // The keys of the configuration, each with the name of a tool in it.
+        // Each element has a key of the configuration and the tool name in its value.
         let mut named: Vec<(String, &String)> = Vec::new();
         for (index, name) in dependencies.always_on.iter().enumerate() {
             named.push((format!("tools.dependencies.always_on.{index}"), name));

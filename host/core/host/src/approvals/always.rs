@@ -19,7 +19,7 @@ use toolhold_policy::{Decision, Verdict, canonical, literal, wide_pattern};
 pub enum Always {
     /// This rule.
     Writes(Proposal),
-    /// No rule can express it; the reason.
+    /// No rule can express the approval, for this reason.
     Unavailable(String),
 }
 
@@ -51,11 +51,11 @@ impl Proposal {
     }
 
     /// Writes the rule into the user's `toolhold.toml`, before the other rules of its tool. Writes
-    /// nothing if the rule is there already. Returns the file's path. Blocks.
+    /// nothing if the file already has the rule. Returns the file's path. Blocks.
     ///
     /// # Errors
     ///
-    /// [`HostError`] if the file can't be changed; it says which line to write by hand.
+    /// [`HostError`] with the line to add manually, if the file can't be changed.
     pub fn write(&self, folders: &Folders) -> Result<PathBuf, HostError> {
         insert::permission(folders, &self.rule)
     }
@@ -106,11 +106,11 @@ fn answers_with(rule: Option<&Proposal>) -> &'static str {
 enum ProposalError {
     #[error("there is no such tool")]
     NoTool,
-    /// Removing a directory removes whatever is in it at that moment, and a rule can't say what
-    /// that is.
+    /// The call removes a directory with its whole content at that moment, which a rule can't
+    /// express.
     #[error("the call acts on a path with all its contents, and a rule covers one path")]
     WholeTree,
-    /// A rule can name the URL, but not what is sent there.
+    /// The call sends data. A rule can name the URL, but not the data.
     #[error("the call sends data, and a rule would allow any data and any method for that URL")]
     Sends,
     #[error("the command uses variables of an earlier command, and a rule would keep their values")]

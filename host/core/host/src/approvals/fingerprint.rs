@@ -10,10 +10,11 @@ use super::AttachmentSummary;
 use crate::fingerprint::Fingerprint;
 
 impl Fingerprint {
-    /// Computes the fingerprint of a call whose subjects are resolved. Paths are real paths, so
-    /// another spelling is the same call, and a link that now leads elsewhere makes another call.
-    /// `file`: the SHA-256 of the file that the preview shows, or of the files that a command
-    /// starts.
+    /// Computes the fingerprint of a call with resolved subjects.
+    ///
+    /// Paths are real paths. So another spelling of a path gives the same fingerprint, and a link
+    /// with a new target gives another one. `file` is the SHA-256 of the file that the preview
+    /// shows, or of the files that a command starts.
     pub(crate) fn for_call(context: &CallContext, file: Option<&[u8; 32]>) -> Self {
         let tool = context.tool.as_deref();
         let tool_name = tool.map_or(&*context.requested_tool, |tool| &tool.definition.name);
@@ -41,15 +42,16 @@ impl Fingerprint {
         Self(hash.finalize().into())
     }
 
-    /// Computes the fingerprint of the same call after a model has denied it. A person who approved
-    /// the call before didn't know about the denial.
+    /// Computes the fingerprint of the same call after a model has denied it. An earlier approval
+    /// of the call doesn't apply, because the person didn't know about the denial.
     pub(crate) fn after_review(self) -> Self {
         Self(Sha256::new_with_prefix("review").chain_update(self.0).finalize().into())
     }
 
-    /// Computes the fingerprint of all calls of a tool that use the same hosts and are all reading
-    /// or all acting. An approval for the session is bound to it if only the hosts needed approval.
-    /// Returns `None` if the call uses no hosts.
+    /// Computes the fingerprint of all calls of a tool that use the same hosts and that all read or
+    /// all act. Returns `None` if the call uses no hosts.
+    ///
+    /// If only the hosts needed approval, an approval for the session applies to this fingerprint.
     pub(crate) fn for_hosts(context: &CallContext) -> Option<Self> {
         let action = context.action()?;
         let origins = toolhold_policy::origins(&action);

@@ -21,11 +21,11 @@ pub use question_text::Mark;
 
 use toolhold_config::{Config, Folders};
 
-/// Questions of one host that are open at a time. Each holds the arguments of its call, and no
-/// person answers more.
+/// Maximum number of open questions of one host. Each question stores the arguments of its call,
+/// and a person can't answer more questions.
 const MAX_OPEN: usize = 64;
 
-/// Open questions of one session, so that no session takes the slots of all others.
+/// Maximum number of open questions of one session, so that a session can't take all slots.
 const MAX_OF_SESSION: usize = 16;
 
 /// Asks the questions of a host.
@@ -34,7 +34,7 @@ pub(crate) struct ApprovalDesk {
     pub(crate) places: Arc<QuestionSlots>,
     /// Toolhold's own folders.
     pub(crate) folders: Folders,
-    /// The settings that the rules are made of now.
+    /// The settings that define the current rules.
     config: RwLock<Arc<Config>>,
 }
 
@@ -43,7 +43,7 @@ impl ApprovalDesk {
         Self { places: Arc::default(), folders, config: RwLock::new(Arc::new(config)) }
     }
 
-    /// Exchanges the settings from which the rules are made.
+    /// Replaces the settings that define the rules.
     pub(crate) fn exchange(&self, config: Config) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
@@ -53,7 +53,7 @@ impl ApprovalDesk {
     }
 }
 
-/// The open questions of each session, by their number.
+/// The number of open questions of each session.
 #[derive(Debug, Default)]
 pub(crate) struct QuestionSlots(Mutex<HashMap<String, usize>>);
 
@@ -66,7 +66,7 @@ pub(crate) enum SlotError {
     Session,
 }
 
-/// The slot of one open question; dropping it frees the slot.
+/// The slot of one open question. Dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct QuestionSlot<'p> {
     places: &'p QuestionSlots,
@@ -78,7 +78,7 @@ impl QuestionSlots {
     ///
     /// # Errors
     ///
-    /// Too many questions are open.
+    /// Returns an error if too many questions are open.
     pub(crate) fn take(&self, session: &str) -> Result<QuestionSlot<'_>, SlotError> {
         let mut open = self.open();
         if open.values().sum::<usize>() >= MAX_OPEN {

@@ -1,6 +1,6 @@
-//! Posts questions as files for a person who is elsewhere, a limited number for
-//! `toolhold approvals`, takes the answers for the call or its next repetition, and removes
-//! questions that were answered elsewhere.
+//! Posts questions as files, for a person who uses `toolhold approvals` elsewhere. Takes the
+//! answers for the call or its next repetition, and removes questions that were answered in another
+//! way. The number of questions is limited.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -15,22 +15,23 @@ use toolhold_data_dir::state;
 use super::{Approver, Preview, Question, Reply, outdated};
 use crate::session::seconds;
 
-/// Open questions at a time, over all programs of a user; no person answers more. As many answers
-/// can wait for their calls next to them.
+/// Maximum number of open questions of all programs of a user, because a person can't answer more.
+/// The same number of answers can wait for their calls.
 const MAX_POSTED: usize = 64;
 
-/// Open questions of one session, so that no session takes the slots of all others.
+/// Maximum number of open questions of one session, so that a session can't take all slots.
 const MAX_OF_SESSION: usize = super::MAX_OF_SESSION;
 
-/// Names in the folder that are read: the open questions, as many answered ones and answers, the
-/// lock, and what a process left behind when it was killed while it wrote.
+/// Maximum number of names that are read in the folder. These are open questions, the same number
+/// of answered questions and of answers, the lock, and files of processes that were killed while
+/// writing.
 const MAX_NAMES: usize = 4 * MAX_POSTED;
 
-/// Time between two looks for the answer; short enough that a person doesn't notice it.
+/// Interval between checks for the answer. It is too short for a person to notice.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The questions of a user that wait for an answer, or whose answer waits for its call. All
-/// functions block.
+/// The questions of a user that wait for an answer, and answered questions whose answer waits for
+/// the call. All functions block.
 #[derive(Clone, Debug)]
 pub struct Questions {
     folder: PathBuf,
@@ -39,17 +40,19 @@ pub struct Questions {
 /// A posted question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PostedQuestion {
-    /// Its ID: sixteen hexadecimal digits. The same call of the same session has the same ID.
+    /// The ID of the question: sixteen hexadecimal digits. The same call in the same session has
+    /// the same ID.
     pub id: String,
     /// The question itself.
     pub question: Question,
-    /// When it was asked, in seconds of Unix time.
+    /// The time of the question, in seconds of Unix time.
     pub asked: u64,
-    /// When the question or its answer expires, in seconds of Unix time.
+    /// The time at which the question or its answer expires, in seconds of Unix time.
     pub until: u64,
     /// The answer, until the call takes it.
     pub reply: Option<Reply>,
-    /// Until when a call waits for the answer, in seconds of Unix time. Zero: no call waits.
+    /// The time until which a call waits for the answer, in seconds of Unix time. 0 means that no
+    /// call waits.
     #[serde(default)]
     pub waited_until: u64,
 }
@@ -60,8 +63,8 @@ impl Questions {
         Self { folder: folders.data.join("questions") }
     }
 
-    /// Lists the open questions, the oldest first, and the errors of files that can't be read or
-    /// trusted. Leaves out a question that shows the change of a file which has changed since.
+    /// Lists the open questions, with the oldest first, and the errors of files that can't be read
+    /// or trusted. Omits a question if it shows a change of a file that has changed since.
     ///
     /// # Errors
     ///
@@ -82,8 +85,8 @@ impl Questions {
             if !posted.is_open(now) || file_name(&posted.id) != name {
                 continue;
             }
-            // An approval of the old change wouldn't approve the change that the call makes now,
-            // and the call asks again.
+            // An approval of the outdated question wouldn't apply to the call, which would ask
+            // again.
             if !posted.question.is_outdated() {
                 waiting.push(posted);
             }
@@ -93,14 +96,15 @@ impl Questions {
     }
 
     /// Answers a question. The answer is for the call that waits, or for the next identical call of
-    /// that session. An approval holds for `lasting`. A permanent approval is stored only for a
-    /// call that waits: the rule in the configuration covers all other calls, and a stored answer
-    /// would outlive that rule.
+    /// the same session. An approval is valid for `lasting`.
+    ///
+    /// A permanent approval is stored only for a call that waits. The rule in the configuration
+    /// covers all other calls, and a stored answer would outlive that rule.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] if the question was answered, taken back or has expired meanwhile;
-    /// [`HostError::Io`] if the answer can't be stored.
+    /// * [`HostError::Config`] if the question has been answered or withdrawn, or has expired.
+    /// * [`HostError::Io`] if the answer can't be stored.
     pub fn answer(
         &self,
         posted: &PostedQuestion,
@@ -133,8 +137,8 @@ impl Questions {
         Ok(())
     }
 
-    /// Takes the answer to a call of a session, if there is one. The answer is removed: an approval
-    /// is valid for one call.
+    /// Takes the answer to a call of a session, if there is an answer. The answer is removed,
+    /// because an approval is valid for one call.
     ///
     /// # Errors
     ///
@@ -146,7 +150,7 @@ impl Questions {
         })
     }
 
-    /// Takes the answer like [`take`](Self::take). Also tells whether there is a question without
+    /// Takes the answer like [`take`](Self::take). Also reports whether there is a question without
     /// an answer.
     fn status(&self, question: &Question) -> Result<QuestionStatus, HostError> {
         let name = file_name(&question_id(question));
@@ -166,13 +170,14 @@ impl Questions {
         Ok(QuestionStatus::Answered(reply))
     }
 
-    /// Removes the question of this call in its session, and its answer if there is one. A front
-    /// end that got the answer in another way calls this: nobody is asked twice, and no unused
-    /// answer is left for the next call.
+    /// Removes the question of this call in its session, and its answer if there is one.
+    ///
+    /// A front end calls this function after it got the answer in another way. The person then
+    /// isn't asked twice, and the next call doesn't find an unused answer.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if it exists and can't be read, trusted or removed.
+    /// [`HostError::Io`] if the question exists and can't be read, trusted or removed.
     pub fn withdraw(&self, question: &Question) -> Result<(), HostError> {
         let name = file_name(&question_id(question));
         let Some(folder) = self.open_folder()? else { return Ok(()) };
@@ -186,13 +191,13 @@ impl Questions {
         }
     }
 
-    /// Posts a question for `lasting`, for which a call waits for `wait`, and returns its ID. An
-    /// existing question is extended; a question that was answered meanwhile keeps its answer.
+    /// Posts a question for `lasting`, and returns its ID. A call waits for its answer for `wait`.
+    /// An existing question is extended, and an answer that it already has is preserved.
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] if the question can't be stored. The inner error is the reason why it gets
-    /// no slot.
+    /// [`HostError::Io`] if the question can't be stored. If the question gets no slot, the inner
+    /// error is the reason.
     fn post(
         &self,
         question: Question,
@@ -207,7 +212,7 @@ impl Questions {
                 return Ok(Err(error));
             }
             let mut asked = now;
-            // The current second counts too.
+            // The current second is included.
             let mut waited_until = if wait.is_zero() {
                 0
             } else {
@@ -237,7 +242,7 @@ impl Questions {
         })
     }
 
-    /// Takes back a question for which no call waits any more, unless it was answered.
+    /// Withdraws an unanswered question for which no call waits any more.
     fn take_back(&self, id: &str) {
         let Ok(folder) = PrivateFolder::open(&self.folder) else { return };
         let Ok(_lock) = folder.lock(state::LOCK) else { return };
@@ -248,10 +253,12 @@ impl Questions {
         }
     }
 
-    /// Makes room: removes expired entries, older questions of the same call about another state of
-    /// the file, and the oldest of too many answers. Returns the reason why there is no room if too
-    /// many other questions are open. The caller holds the lock, so that no other question takes
-    /// the slot before this question is written.
+    /// Makes room for a question. Removes expired entries, older questions of the same call about
+    /// another state of the file, and the oldest answers if there are too many.
+    ///
+    /// Returns the reason why there is no room if too many other questions are open. The caller
+    /// must hold the lock, so that no other question takes the slot before this question is
+    /// written.
     fn make_room(
         &self,
         now: u64,
@@ -265,7 +272,7 @@ impl Questions {
         for name in self.names()?.into_iter().filter(|name| *name != file_name(id)) {
             let stored = state::read::<Option<PostedQuestion>>(&self.folder, &name);
             let Ok(Some(posted)) = stored else {
-                // The file may be a question, so it counts as one.
+                // The file may be a question, so it is counted as a question.
                 unreadable += 1;
                 continue;
             };
@@ -286,7 +293,7 @@ impl Questions {
             let _ = folder.remove(name);
         }
         if find_shortage(&waiting, unreadable).is_some() {
-            // Outdated questions are never shown, so no person could make room.
+            // Outdated questions are never shown, so a person couldn't make room by answering them.
             waiting.retain(|other| {
                 let is_outdated = other.preview.as_ref().is_some_and(outdated::is_outdated);
                 let is_removed = is_outdated && folder.remove(&other.name).is_ok();
@@ -303,7 +310,7 @@ impl Questions {
         Ok(names.into_iter().filter(|name| name.ends_with(".json")).collect())
     }
 
-    /// Opens the folder. Returns `None` if it doesn't exist yet.
+    /// Opens the folder, or returns `None` if it doesn't exist yet.
     fn open_folder(&self) -> Result<Option<PrivateFolder>, HostError> {
         match PrivateFolder::open(&self.folder) {
             Ok(folder) => Ok(Some(folder)),
@@ -319,7 +326,8 @@ fn not_open(id: &str) -> HostError {
     ))
 }
 
-/// Returns why there is no room for another question. `unreadable`: files that may be questions.
+/// Returns the reason why there is no room for another question. `unreadable` is the number of
+/// files that may be questions.
 fn find_shortage(waiting: &[Waiting], unreadable: usize) -> Option<PostError> {
     let of_session = waiting.iter().filter(|other| other.of_session).count();
     if waiting.len() + unreadable >= MAX_POSTED {
@@ -333,7 +341,7 @@ fn find_shortage(waiting: &[Waiting], unreadable: usize) -> Option<PostError> {
 
 /// The state of a question.
 enum QuestionStatus {
-    /// The answer. It was taken: no other call has it.
+    /// The answer, which was removed so that no other call gets it.
     Answered(Reply),
     Waits,
     Gone,
@@ -348,7 +356,7 @@ enum PostError {
         "too many open questions of this session; the limit is {MAX_OF_SESSION}: {ANSWER_THEM}"
     )]
     SessionFull,
-    /// The ID is that of another question.
+    /// Another question has this ID.
     #[error("the ID {0} belongs to the question of another call")]
     OtherCall(String),
 }
@@ -363,7 +371,7 @@ struct Waiting {
     preview: Option<Preview>,
 }
 
-/// The reasons why a question for which a call waits may be gone.
+/// The possible reasons why a question is missing although a call waits for it.
 const GONE: &str = "another call used the answer, a new question replaced it because the file has changed, or the question was withdrawn or has expired";
 
 impl PostedQuestion {
@@ -393,12 +401,13 @@ fn file_name(id: &str) -> String {
 pub struct PostingApprover {
     /// The store of the questions.
     pub questions: Questions,
-    /// How long a call waits for its answer. Zero: the call ends at once, and the answer is for the
-    /// next identical call. A permanent approval isn't stored as an answer: it is a rule in the
-    /// user's file, which a running host takes over with
-    /// [`reload_rules`](crate::Host::reload_rules).
+    /// How long a call waits for its answer. With 0, the call ends at once, and the answer is for
+    /// the next identical call.
+    ///
+    /// A permanent approval isn't stored as an answer. It is a rule in the user's file, which a
+    /// running host applies with [`reload_rules`](crate::Host::reload_rules).
     pub wait: Duration,
-    /// How long a question stays open, and then how long its answer is valid.
+    /// How long a question stays open. Its answer is then valid for the same time.
     pub lasting: Duration,
 }
 
@@ -496,7 +505,7 @@ impl PostingApprover {
     }
 }
 
-/// Makes the reply for a question that stays open. `reason`: the start of its text.
+/// Creates the reply for a question that stays open. `reason` is the beginning of its text.
 fn unanswered(id: &str, reason: &str) -> Reply {
     Reply::Unasked(format!("{reason}run `toolhold approvals allow {id}`, then repeat the call"))
 }
@@ -510,7 +519,7 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Takes a question back when it is dropped, unless `id` is `None`.
+/// Withdraws a question when it is dropped, unless `id` is `None`.
 struct WithdrawGuard<'a> {
     questions: &'a Questions,
     id: Option<&'a str>,

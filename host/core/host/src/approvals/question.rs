@@ -11,17 +11,17 @@ use super::outdated;
 use super::preview::Preview;
 use crate::fingerprint::Fingerprint;
 
-/// Largest size of a question in bytes. Nobody reads more before approving, so a call that needs
-/// more can't be asked about.
+/// Maximum size of a question in bytes. A person wouldn't read more before approving, so a call
+/// with a larger question is denied.
 const MAX_SHOWN: usize = 64 * 1024;
 
-/// Asks a person; implemented by a front end that can.
+/// Asks a person. A front end that can reach a person implements this trait.
 ///
-/// Text of a model never answers for a person: the reply comes from what the person does, and the
-/// arguments are only shown.
+/// Text of a model must never be used as an answer. The reply comes from what the person does, and
+/// the arguments are only shown.
 pub trait Approver: Send + Sync + 'static {
-    /// Asks and waits for the answer without a limit; the wait doesn't count as the call's time.
-    /// Dropping the future takes the question back.
+    /// Asks the person and waits for the answer without a time limit. The wait isn't part of the
+    /// call's time. Dropping the future withdraws the question.
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply>;
 
     /// Tells whether the approver waits for a person. If the answer was given before, or is for
@@ -30,8 +30,8 @@ pub trait Approver: Send + Sync + 'static {
         true
     }
 
-    /// Puts a question of a tool's own to the person, in the middle of its call, and waits for the
-    /// answer. Dropping the future takes the question back.
+    /// Asks the person a tool's own question during its call, and waits for the answer. Dropping
+    /// the future withdraws the question.
     fn inquire(&self, _inquiry: Inquiry) -> BoxFuture<'_, InquiryAnswer> {
         let reason = "this front end can't ask".to_owned();
         Box::pin(std::future::ready(InquiryAnswer::Unanswered(reason)))
@@ -45,36 +45,37 @@ pub struct Question {
     pub id: CallId,
     /// The session that the call belongs to.
     pub session: String,
-    /// The agent that calls, unless it is the primary one.
+    /// The agent that calls. `None` means the primary agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
     /// The call that an approval applies to.
     pub fingerprint: Fingerprint,
     /// The tool's full name.
     pub tool: String,
-    /// The plugin or provider that offers it.
+    /// The plugin or provider that offers the tool.
     pub provider: String,
     /// The paths, commands and addresses that the call acts on.
     pub subjects: Vec<ResolvedSubject>,
-    /// Whether the tool belongs to a component that doesn't know Toolhold: it declares nothing that
-    /// it acts on, so rules about paths don't see its calls.
+    /// Whether the tool belongs to a component that doesn't know Toolhold. The component doesn't
+    /// declare the subjects of its calls, so rules about paths don't apply to them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub foreign: bool,
     /// Names of the secrets that are put into the requests to the URLs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
-    /// The complete arguments. They can hold any characters: escape what steers a terminal before
-    /// they are shown.
+    /// The complete arguments, which may contain any characters. Escape characters that control a
+    /// terminal before the arguments are shown.
     pub arguments: Value,
     /// The attachments of the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<AttachmentSummary>,
-    /// The change of a file, if the host knows it.
+    /// The change of a file, if the host can compute it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<Preview>,
-    /// Why approval is needed, and by which rule.
+    /// The reason why approval is needed, and the rule that requires it.
     pub decision: Decision,
-    /// The effect of `always` on the user's configuration, or why it has no effect.
+    /// The change that `always` makes in the user's configuration, or the reason why `always` isn't
+    /// possible.
     pub always: Always,
     /// The approvals of more calls than this one. `None`: only this call can be approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,13 +85,13 @@ pub struct Question {
 /// An attachment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachmentSummary {
-    /// Its declared type.
+    /// The declared media type.
     pub media_type: Option<String>,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub bytes: usize,
-    /// Its SHA-256, in hexadecimal digits.
+    /// The SHA-256 in hexadecimal digits.
     pub sha256: String,
-    /// Its whole text, if it is text.
+    /// The whole text, if the attachment is text.
     pub text: Option<String>,
 }
 
@@ -104,19 +105,19 @@ impl Question {
             .filter(|(name, _)| !hidden.iter().any(|shown| shown == name))
     }
 
-    /// Checks whether two questions look the same to a person: they differ only in the ID of the
-    /// call.
+    /// Checks whether two questions look the same to a person, which means that they differ only in
+    /// the ID of the call.
     pub(super) fn shows_the_same(&self, other: &Self) -> bool {
         *self == Self { id: self.id.clone(), ..other.clone() }
     }
 
-    /// Checks whether another question is about the same call and an older state of the file that
-    /// it changes.
+    /// Checks whether `other` is about the same call and an older state of the file that the call
+    /// changes.
     pub(super) fn follows(&self, other: &Self) -> bool {
         if self.fingerprint == other.fingerprint || self.preview.is_none() {
             return false;
         }
-        // These parts may differ. All others have to be equal.
+        // These parts may differ. All other parts must be equal.
         let other = Self {
             id: self.id.clone(),
             fingerprint: self.fingerprint,
@@ -128,13 +129,13 @@ impl Question {
         *self == other
     }
 
-    /// Checks whether the file whose change it shows has changed since. Reads the file.
+    /// Checks whether the file whose change the question shows has changed since. Reads the file.
     pub(super) fn is_outdated(&self) -> bool {
         self.preview.as_ref().is_some_and(outdated::is_outdated)
     }
 
-    /// Returns the reason why this question can't be asked if it is longer than anyone reads before
-    /// approving. Returns `None` if it can be asked.
+    /// Returns the reason why this question can't be asked if it is too long for a person to read.
+    /// Returns `None` if it can be asked.
     pub fn too_large(&self) -> Option<String> {
         let arguments: usize =
             self.shown_arguments().map(|(name, value)| name.len() + value.to_string().len()).sum();
@@ -159,7 +160,7 @@ impl Question {
 pub enum Reply {
     /// Approved.
     Yes {
-        /// How long the approval holds.
+        /// How long the approval is valid.
         scope: Scope,
         /// The person who answered.
         by: String,
@@ -168,10 +169,10 @@ pub enum Reply {
     No {
         /// The person who answered.
         by: String,
-        /// The reason, and what to do instead, for the agent. Empty: none was given.
+        /// The reason for the denial and advice for the agent. Empty if the person gave no reason.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     },
-    /// Nobody could be asked: the reason and what to do about it.
+    /// Nobody could be asked. The text has the reason and the remedy.
     Unasked(String),
 }

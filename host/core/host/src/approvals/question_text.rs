@@ -1,5 +1,5 @@
-//! Writes the text of a question: the whole action, with no character that steers the terminal or
-//! hides a part.
+//! Writes the text of a question. The text shows the whole action, without characters that control
+//! the terminal or hide a part.
 
 use std::fmt::Write;
 
@@ -32,7 +32,8 @@ pub enum Mark {
 }
 
 impl Question {
-    /// Returns everything that an approval would allow, and why it is needed, as plain text.
+    /// Returns the action that an approval would allow, and the reason why approval is needed, as
+    /// plain text.
     pub fn to_text(&self) -> String {
         self.to_text_with(&|_, text| text.to_owned())
     }
@@ -78,7 +79,7 @@ impl Question {
         }
     }
 
-    /// Writes the arguments, with short ones and subjects first, and the commands in them.
+    /// Writes the arguments and the commands in them. Short arguments and subjects come first.
     fn write_arguments(&self, words: &mut Words<'_>) {
         let mut arguments: Vec<_> = self.shown_arguments().collect();
         arguments.sort_by_key(|(_, value)| (!self.is_acted_on(value), is_long(value)));
@@ -95,7 +96,7 @@ impl Question {
         }
     }
 
-    /// Writes the parts that no rule checks, and the rule because of which approval is needed.
+    /// Writes the parts that rules don't check, and the rule that requires approval.
     fn write_reason(&self, words: &mut Words<'_>) {
         if self.foreign {
             let unchecked = if self.subjects.is_empty() {
@@ -120,7 +121,8 @@ impl Question {
         }
     }
 
-    /// Returns the rule that a permanent approval would write, or the reason why it can't, as text.
+    /// Returns the rule that a permanent approval would write, or the reason why a permanent
+    /// approval isn't possible, as text.
     pub fn always_to_text_with(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
         let mut words = Words { text: String::new(), mark };
         match &self.always {
@@ -176,8 +178,8 @@ impl Words<'_> {
         let _ = writeln!(self.text, "  {}: {value}", (self.mark)(Mark::Strong, name));
     }
 
-    /// Writes several lines, each behind a bar, so that no line looks like Toolhold's own.
-    /// `line_mark`: the mark of a line.
+    /// Writes several lines, each after a bar, so that a line can't look like text of Toolhold.
+    /// `line_mark` returns the mark of a line.
     fn block(&mut self, name: &str, lines: &str, line_mark: impl Fn(&str) -> Option<Mark>) {
         let _ = writeln!(self.text, "  {}:", (self.mark)(Mark::Strong, name));
         for line in lines.split_inclusive('\n') {
@@ -202,7 +204,7 @@ impl Words<'_> {
         });
     }
 
-    /// Writes the commands of a command line, with the risky ones marked.
+    /// Writes the commands of a command line, and marks the risky ones.
     fn commands(&mut self, explanations: &[Explanation]) {
         if explanations.is_empty() {
             return;
@@ -223,7 +225,7 @@ impl Words<'_> {
         }
     }
 
-    /// Writes a line in which characters that steer a terminal or hide text are escaped.
+    /// Writes a line, and escapes characters that control a terminal or hide text.
     fn line(&mut self, line: &str, mark: Option<Mark>) {
         let mut remaining = line;
         while let Some((start, unsafe_char)) = remaining.char_indices().find(|(_, c)| steers(*c)) {
@@ -242,7 +244,7 @@ impl Words<'_> {
         }
     }
 
-    /// Writes the target of a URL: its host as the DNS knows it, and its oddities.
+    /// Writes the target of a URL: its host in the form of the DNS, and its unusual parts.
     fn target(&mut self, url: &str) {
         let Ok(target) = Target::parse(url) else { return };
         let oddities = target.oddities();

@@ -1,5 +1,5 @@
-//! The first steps of a journey: finds the tool, validates the arguments, and resolves what the
-//! call acts on.
+//! The first steps of a journey. They find the tool, validate the arguments, and resolve the
+//! subjects of the call.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(super) struct PreparedCall {
 }
 
 impl Journey<'_> {
-    /// Fills in the context of the call. From then on, it doesn't change.
+    /// Completes the context of the call. After this step, the context doesn't change.
     pub(super) async fn prepare(
         &self,
         call: &mut DropRecorder<'_>,
@@ -89,8 +89,8 @@ impl Journey<'_> {
     }
 }
 
-/// Returns the state that the commands of a call of a built-in tool start with, and adds it to the
-/// context for the gates. Returns `None` if the call starts without the state of earlier commands.
+/// Returns the shell state with which the commands of a built-in tool's call start, and adds it to
+/// the context for the gates. Returns `None` if the call doesn't use the state of earlier commands.
 pub(crate) fn carry(
     governor: &Governor,
     context: &mut CallContext,

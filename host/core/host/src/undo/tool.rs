@@ -1,4 +1,4 @@
-//! `undo`: restores what an earlier call of the session changed in files.
+//! `undo`: restores files that an earlier call of the session changed.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -45,8 +45,8 @@ struct Shared {
 }
 
 impl UndoTool {
-    /// Makes the tool, for calls that were saved by this configuration. `front_end` is for the
-    /// record. `jobs`: commands that may still change files.
+    /// Makes the tool for calls whose changes were saved under this configuration. `front_end` is
+    /// for the audit log. `jobs` are the commands that may still change files.
     pub(crate) fn new(
         config: &Config,
         folders: &Folders,

@@ -21,15 +21,15 @@ pub(crate) enum Manager {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) manager: Manager,
-    /// The runner, as it was written.
+    /// The runner as written in the command line.
     runner: String,
     /// The packages that are fetched, with or without a version.
     pub(crate) wanted: Vec<String>,
-    /// The version of Python that uv takes, if one is named.
+    /// The version of Python for uv, if the command line names one.
     pub(crate) python: Option<String>,
-    /// The program of the packages. `None`: the one that the first package has.
+    /// The program in the packages. `None` means the program of the first package.
     pub(crate) program: Option<String>,
-    /// Its arguments.
+    /// The arguments of the program.
     pub(crate) arguments: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl Line {
     ///
     /// # Errors
     ///
-    /// Toolhold can't pin the packages that the command line fetches.
+    /// Returns an error if Toolhold can't pin the packages that the command line fetches.
     pub(crate) fn parse(command: &str, arguments: &[String]) -> Result<Option<Self>, LineError> {
         let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or(command);
         match name {
@@ -159,7 +159,7 @@ impl Line {
         })
     }
 
-    /// Returns the program of the package manager, which is next to the runner.
+    /// Returns the program of the package manager. The program is in the folder of the runner.
     pub(crate) fn manager_program(&self) -> String {
         let name = match self.manager {
             Manager::Npm => "npm",
@@ -170,8 +170,8 @@ impl Line {
     }
 }
 
-/// Splits the first word of `uvx`, such as `PROGRAM@VERSION` or a requirement, into the program and
-/// the package.
+/// Splits the first word of `uvx` into the program and the package. The word is `PROGRAM@VERSION`,
+/// or a requirement.
 fn split_program_word(word: &str) -> (String, String) {
     if let Some((name, version)) = word.split_once('@') {
         let package = match version {
@@ -184,7 +184,7 @@ fn split_program_word(word: &str) -> (String, String) {
     (name.to_owned(), word.to_owned())
 }
 
-/// Splits a requirement of Python into the name and the text after it.
+/// Splits a Python requirement into the name and the text after it.
 fn split_requirement(requirement: &str) -> (&str, &str) {
     let name_end = requirement.find(|letter| "[=<>!~; ".contains(letter));
     requirement.split_at(name_end.unwrap_or(requirement.len()))
@@ -224,8 +224,8 @@ pub(super) fn npm_name(package: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Checks whether a text is a requirement by name: `name`, `name[extra]>=1,<2; python_version >
-/// "3"`.
+/// Checks whether a text is a requirement by name, such as `name` or `name[extra]>=1,<2;
+/// python_version > "3"`.
 fn is_python_package(package: &str) -> bool {
     let (name, constraint) = split_requirement(package);
     let has_address = constraint.trim_start().starts_with('@');

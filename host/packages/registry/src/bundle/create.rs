@@ -18,7 +18,7 @@ pub(crate) const SIGNATURE: &str = "index.json.minisig";
 /// A file for a new bundle.
 #[derive(Clone, Debug)]
 pub struct NewEntry {
-    /// Its name there; see [`is_bundled_name`](crate::bundle::is_bundled_name).
+    /// The name of the file in the bundle. See [`is_bundled_name`](crate::bundle::is_bundled_name).
     pub name: String,
     /// The content of the file.
     pub content: EntryContent,
@@ -39,12 +39,13 @@ enum Source {
     File(File, PathBuf),
 }
 
-/// Writes a bundle. Its file must not exist yet. Blocks.
+/// Writes a bundle to a new file. The file must not exist yet. Blocks.
 ///
 /// # Errors
 ///
-/// A name is not allowed in a bundle, or comes twice; a file can't be read, changes meanwhile, or
-/// is too large; the bundle can't be written. No file is left then.
+/// Returns an error if a name is not allowed in a bundle, or appears twice. Also returns an error
+/// if a file can't be read, changes meanwhile, or is too large, or if the bundle can't be written.
+/// After an error there is no file.
 pub fn create(
     path: &Path,
     mut entries: Vec<NewEntry>,
@@ -108,7 +109,7 @@ impl From<BundleError> for WriteError {
     }
 }
 
-/// Writes the files of the index. Each file has to be as it was when the index was made.
+/// Writes the files of the index. No file may have changed since the index was made.
 fn write_sources(
     out: &mut impl Write,
     index: &Index,
@@ -152,7 +153,7 @@ impl Source {
         })
     }
 
-    /// Copies the whole content, from its start. Returns its length and digest.
+    /// Copies the whole content from its start. Returns its length and digest.
     fn copy_to(&mut self, out: &mut impl Write) -> Result<(u64, String), BundleError> {
         match self {
             Self::Bytes(bytes) => copy_bounded(bytes, out),
@@ -164,7 +165,7 @@ impl Source {
     }
 }
 
-/// Copies a content from its start, if it isn't too large. Returns its length and digest.
+/// Copies content from its start, unless it is too large. Returns its length and digest.
 fn copy_bounded(
     from: &mut (impl Read + Seek),
     out: &mut impl Write,
@@ -184,7 +185,7 @@ fn bundle_error(error: io::Error) -> BundleError {
     BundleError::file("the bundle".as_ref(), error)
 }
 
-/// Copies all bytes, and returns their number and their SHA-256.
+/// Copies all bytes. Returns their number and their SHA-256 digest.
 pub(crate) fn copy_hashed(from: &mut impl Read, to: &mut impl Write) -> io::Result<(u64, String)> {
     let mut buffer = vec![0; 128 << 10];
     let mut hasher = Sha256::new();

@@ -1,12 +1,13 @@
-//! Bundles: plugins with their signatures, the lock, the ceiling and filters as one file, for
-//! machines without a network. One signature is over all of it.
+//! Bundles for machines without a network. A bundle contains plugins with their signatures, the
+//! lock, the ceiling and filters in one file. One signature covers all of them.
 //!
-//! A bundle is an ordinary tar that `tar` lists and unpacks. Its first file, `index.json`, has the
-//! name, length and digest of each other one; the second, `index.json.minisig`, signs the index.
-//! Everything else about the file follows from the index: the headers, their order, the padding,
-//! the length of the whole. So the reader parses no tar: it makes the headers that have to be there
-//! and compares. A link, a device, a path that leads out, a second file of a name or a byte at the
-//! end is a header or a length that differs, and so is a single changed byte anywhere.
+//! A bundle is an ordinary tar that `tar` can list and unpack. The first file, `index.json`,
+//! contains the name, length and digest of each other file. The second file, `index.json.minisig`,
+//! is the signature of the index. The index determines all other parts of the tar: the headers,
+//! their order, the padding and the total length. For this reason the reader doesn't parse the tar.
+//! It makes the expected headers and compares them. A header or a length then differs for each
+//! link, device, path outside of the bundle, duplicate file, or trailing byte. Each changed byte is
+//! detected too.
 
 mod create;
 mod files;

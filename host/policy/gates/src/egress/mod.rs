@@ -1,7 +1,7 @@
-//! Where requests may go: decisions on names and addresses, without a lookup in the DNS.
+//! Decides on the names and addresses of requests, without a DNS lookup.
 //!
-//! A request is checked twice: first its [`Target`], before the name is resolved, then each address
-//! that the name resolves to. The connection goes to an address that was checked.
+//! A request is checked twice. Its [`Target`] is checked before the name is resolved, and then each
+//! address of the name is checked. The connection uses an address that was checked.
 
 mod address;
 mod pattern;

@@ -1,4 +1,4 @@
-//! Matches hosts against patterns such as `*.example.com`, as the operator writes them.
+//! Matches hosts against patterns of the operator, such as `*.example.com`.
 
 use std::net::IpAddr;
 
@@ -9,11 +9,11 @@ use super::address::{forbidden, reached_address};
 use super::target::{Target, TargetHost, TargetHostError};
 use crate::pattern::{PatternLengthError, TextGlob};
 
-/// Bytes of a pattern: the longest name with a port.
+/// Most bytes of a pattern. Equals the longest name with a port.
 const MAX_PATTERN: usize = 260;
 
-/// Shortest prefixes of ranges that can be opened, for versions 4 and 6: those of the private
-/// networks. A wider range would open more than the operator means.
+/// Shortest prefixes of ranges that can be opened, for IPv4 and IPv6. They are the prefixes of
+/// private networks. A wider range would open more than the operator intends.
 const WIDEST: (u8, u8) = (8, 7);
 
 /// A pattern for hosts that isn't valid.
@@ -59,7 +59,7 @@ enum SyntaxError {
     CharacterInLabel(char),
     #[error(transparent)]
     LabelLength(#[from] PatternLengthError),
-    /// Many operators write `*example.com` for the names below it and for itself.
+    /// Many operators write `*example.com` for `example.com` and the names below it.
     #[error("write `*.{0}` for the names below {0}, and `{0}` for itself")]
     StarWithoutDot(String),
     #[error("`*` isn't allowed in the last two parts of a name: write `*` alone for any host")]
@@ -90,17 +90,17 @@ enum OpenedHostError {
 /// A text after a host that isn't a port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
-    /// The text after an address in brackets doesn't begin with `:`.
+    /// The text after an address in brackets doesn't start with `:`.
     #[error("only `:` and a port may follow `]`")]
     Separator,
-    /// The text isn't the number of a port. The text isn't shown: it may be a password.
+    /// The text isn't a port number. The text isn't shown because it may be a password.
     #[error("the text after `:` isn't a port: ports are numbers from 1 to 65535")]
     Number,
 }
 
-/// A pattern for hosts: a name, an address, `*.example.com` for all names below `example.com` (not
-/// for `example.com` itself), `*` for any host. A `*` inside a part of a name matches any
-/// characters of that part: `api-*.example.com`.
+/// A pattern for hosts: a name, an address, or `*` for any host. `*.example.com` matches all names
+/// below `example.com`, but not `example.com` itself. A `*` inside a label matches any characters
+/// of that label: `api-*.example.com`.
 #[derive(Clone, Debug)]
 pub struct HostPattern {
     written: String,
@@ -111,7 +111,7 @@ pub struct HostPattern {
 enum Form {
     Any,
     Host(TargetHost),
-    /// A name with stars. `below` says whether it matches names at any depth below the labels.
+    /// A name with stars. `below` means that it matches names at any depth below the labels.
     Labels {
         below: bool,
         labels: Vec<Label>,
@@ -121,7 +121,7 @@ enum Form {
 #[derive(Clone, Debug)]
 enum Label {
     Plain(String),
-    /// With its text in lower case.
+    /// A glob, and its text in lower case.
     Glob(TextGlob, String),
 }
 
@@ -142,7 +142,7 @@ impl HostPattern {
     }
 
     /// Checks whether a host matches. Addresses are compared by the address that a connection
-    /// reaches, so that other forms of an address match too.
+    /// reaches, so other forms of an address also match.
     pub fn matches(&self, host: &TargetHost) -> bool {
         match (&self.form, host) {
             (Form::Any, _) => true,
@@ -157,8 +157,8 @@ impl HostPattern {
         }
     }
 
-    /// Checks whether every host that matches `other` matches this pattern too. False if that is
-    /// unclear.
+    /// Checks whether every host that matches `other` also matches this pattern. Returns false if
+    /// this isn't certain.
     pub fn covers(&self, other: &Self) -> bool {
         match (&self.form, &other.form) {
             (Form::Any, _) => true,
@@ -200,7 +200,7 @@ impl HostPattern {
     }
 
     /// Returns the number of labels after the last label with a star, or of all labels if no label
-    /// has one. Returns `None` for an address.
+    /// has a star. Returns `None` for an address.
     pub(super) fn plain_labels(&self) -> Option<usize> {
         match &self.form {
             Form::Any => Some(0),
@@ -220,7 +220,7 @@ impl HostPattern {
         }
     }
 
-    /// Checks whether it matches any host.
+    /// Checks whether the pattern matches any host.
     pub fn is_any(&self) -> bool {
         matches!(self.form, Form::Any)
     }
@@ -231,7 +231,7 @@ impl HostPattern {
     }
 }
 
-/// Two spellings of one host are equal.
+/// Different spellings of one host are equal.
 impl PartialEq for HostPattern {
     fn eq(&self, other: &Self) -> bool {
         match (&self.form, &other.form) {
@@ -280,7 +280,7 @@ impl Form {
             Some(name) => (true, name),
             None => (false, written),
         };
-        // The labels after the last star are a name. It is normalised as a whole.
+        // The labels after the last star are a name, and are normalised together.
         let plain_end = match name.rfind('*') {
             Some(star) => name[star..].split_once('.').map_or("", |(_, plain)| plain),
             None => name,
@@ -367,7 +367,7 @@ fn refuse_url(written: &str) -> Result<(), SyntaxError> {
     Err(SyntaxError::Url(neutral_line(host)))
 }
 
-/// Returns the fault that a pattern certainly has, whatever else is wrong with it.
+/// Returns the fault that a pattern certainly has, even if it has other faults.
 fn suggest_dot(written: &str) -> Option<SyntaxError> {
     let name = written.strip_prefix('*')?;
     let is_name =
@@ -375,7 +375,7 @@ fn suggest_dot(written: &str) -> Option<SyntaxError> {
     is_name.then(|| SyntaxError::StarWithoutDot(name.to_owned()))
 }
 
-/// Private hosts that are opened: a name, a pattern of names, an address or a range in CIDR
+/// Private hosts that are opened: a name, a pattern for names, an address, or a range in CIDR
 /// notation. Each may have a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrivateHosts {
@@ -396,7 +396,7 @@ impl PrivateHosts {
     ///
     /// # Errors
     ///
-    /// The fault of the entry, and what to write instead.
+    /// Returns the fault of the entry and the remedy.
     pub fn new(written: &str) -> Result<Self, PrivateHostsError> {
         Self::parse(written).map_err(|source| PrivateHostsError {
             written: neutral_line(cut(written, MAX_PATTERN)),
@@ -431,8 +431,8 @@ impl PrivateHosts {
         Ok(Self { written: written.to_owned(), hosts, port })
     }
 
-    /// Checks whether it opens an address of a target. It names the target with its port, or the
-    /// address.
+    /// Checks whether the entry opens an address of a target. The entry must name the target with
+    /// its port, or the address.
     pub fn opens(&self, target: &Target, address: IpAddr) -> bool {
         if forbidden(address).is_some_and(|forbidden| forbidden.always) {
             return false;
@@ -462,8 +462,8 @@ impl PrivateHosts {
         hosts && (self.port.is_none() || self.port == other.port)
     }
 
-    /// Checks whether it names the host of a target, before that is resolved. The host is a name or
-    /// an address.
+    /// Checks whether the entry names the host of a target before the host is resolved. The host is
+    /// a name or an address.
     pub fn names(&self, target: &Target) -> bool {
         match &target.host {
             TargetHost::Address(address) => self.opens(target, *address),
@@ -496,7 +496,7 @@ pub(super) fn with_port(written: &str) -> Result<(&str, Option<u16>), PortError>
         }
     };
     let Some(port) = port else { return Ok((hosts, None)) };
-    // Parsing alone would read `+80` too.
+    // Parsing alone would also accept `+80`.
     let has_only_digits = port.bytes().all(|c| c.is_ascii_digit());
     match port.parse::<u16>() {
         Ok(number) if has_only_digits && number > 0 => Ok((hosts, Some(number))),

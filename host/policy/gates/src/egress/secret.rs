@@ -1,4 +1,4 @@
-//! Decides which requests a secret may be put into.
+//! Decides into which requests a secret may be inserted.
 
 use super::pattern::{HostPattern, PrivateHosts};
 use super::reach::{Grant, HostGrantError, Missing, Reach, ReachStatus};
@@ -7,7 +7,7 @@ use super::target::{LOCALHOST, Scheme, Target, TargetHost};
 /// Where in a request a secret is put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// In a header, after a prefix such as `Bearer `.
+    /// A header, after a prefix such as `Bearer `.
     Header {
         /// Name of the header, in lower case.
         name: String,
@@ -41,14 +41,14 @@ pub enum SecretHostError {
         "after `*`, write at least two parts of a name, as in `*.example.com`: the hosts below one part have many owners"
     )]
     Wide,
-    /// The host is one of a private network, without a port.
+    /// The host is in a private network, and has no port.
     #[error(
         "a name without a dot isn't a public host: for a host of your own network, add its port, as in `HOST:443`"
     )]
     NoPort,
 }
 
-/// Hosts that a secret is for, on one port. Another port may belong to another service.
+/// Hosts that may get a secret, on one port. Another port may belong to another service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretHost {
     hosts: HostPattern,
@@ -146,30 +146,30 @@ pub enum SecretMismatch {
     Path,
 }
 
-/// The requests that a secret may be put into. All conditions have to match.
+/// The requests into which a secret may be inserted. All conditions must match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretRule {
     /// Name of the secret.
     pub name: String,
-    /// Hosts. Empty: no host.
+    /// Hosts. Empty means no host.
     pub hosts: Vec<SecretHost>,
-    /// Methods in upper case. Empty: all.
+    /// Methods in upper case. Empty means all methods.
     pub methods: Vec<String>,
-    /// Prefixes of the path, compared by whole segments. Empty: all paths.
+    /// Prefixes of the path, compared by whole segments. Empty means all paths.
     pub paths: Vec<String>,
     /// Place of the secret in the request.
     pub placement: Placement,
 }
 
 impl SecretRule {
-    /// Checks whether the secret is put into a request.
+    /// Checks whether the secret is inserted into a request.
     ///
-    /// The request has to use https. It may use http only for a host of this machine that `private`
-    /// opens: a loopback address, or `localhost`. For `localhost`,
-    /// [`Reach::address`](super::Reach::address) refuses all other addresses.
+    /// The request must use https. A request may use http only for a host of this machine that
+    /// `private` opens: a loopback address, or `localhost`. For `localhost`,
+    /// [`Reach::address`](super::Reach::address) denies all other addresses.
     ///
     /// `path` is the path of the URL. A path with `..`, an escaped `/` or an escaped `.` matches no
-    /// prefix, since the server may read it in another way.
+    /// prefix, because the server may read it differently.
     pub fn applies_to(
         &self,
         target: &Target,
@@ -218,7 +218,7 @@ impl SecretRule {
     }
 }
 
-/// Checks whether every server reads a path as one at or below a prefix.
+/// Checks whether all servers read a path as a path at or below a prefix.
 fn is_below(path: &str, prefix: &str) -> bool {
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let is_unclear = path.contains(['\\', ';'])

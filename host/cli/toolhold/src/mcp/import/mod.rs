@@ -1,4 +1,4 @@
-//! `toolhold mcp import`: the servers of MCP clients become servers of Toolhold.
+//! `toolhold mcp import`: turns the servers of MCP clients into servers of Toolhold.
 
 mod found;
 mod moved;
@@ -30,7 +30,7 @@ pub(crate) use found::{is_connected, kept_files};
 pub(crate) use moved::{Moved, moved};
 pub(crate) use table::{check_address, check_command, is_secret};
 
-/// The folder of the secrets that were imported, beside `toolhold.toml`.
+/// The folder of the imported secrets, next to `toolhold.toml`.
 const SECRETS: &str = "secrets";
 
 /// Runs the command. `file` is the user's `toolhold.toml`.
@@ -142,13 +142,13 @@ fn grant(tables: &mut [Imported], needs: &[Needs]) -> Result<(), CommandError> {
 struct Read {
     tables: Vec<Imported>,
     looked: usize,
-    /// The files that aren't there.
+    /// The files that don't exist.
     absent: Vec<String>,
     /// The files that can't be read, each with the reason.
     broken: Vec<String>,
 }
 
-/// Reads the files of clients, and shows what is in them. `files`: the files that have secrets now.
+/// Reads the files of clients, and shows their servers. `files`: the existing secret files.
 fn read_all(
     out: &mut impl Write,
     arguments: &ImportArguments,
@@ -262,8 +262,8 @@ fn named(name: &str) -> Result<&'static Client, CommandError> {
     })
 }
 
-/// Writes the secrets, and then the tables that name them. No file is replaced. The secrets are
-/// removed again if the tables can't be written.
+/// Writes the secrets, and then the tables that name them. Existing files aren't replaced. If the
+/// tables can't be written, the secrets are removed again.
 fn store(file: &Path, folder: &Path, tables: &[Imported]) -> Result<(), CommandError> {
     if tables.iter().all(|imported| imported.secrets.is_empty()) {
         return add_tables(file, tables);
@@ -280,7 +280,7 @@ fn store(file: &Path, folder: &Path, tables: &[Imported]) -> Result<(), CommandE
     result
 }
 
-/// Stores the secrets of the tables. `stored`: the names of the files that were made.
+/// Stores the secrets of the tables. `stored`: the names of the created files.
 fn store_secrets<'t>(
     private: &PrivateFolder,
     folder: &Path,

@@ -1,5 +1,5 @@
-//! Finds the servers in an MCP client's file that Toolhold has now, so that they can be taken out
-//! there, and hides credentials in the shown difference.
+//! Finds the servers in an MCP client's file that Toolhold has now, so that they can be removed
+//! from the file. Hides credentials in the diff that is shown.
 
 use std::path::Path;
 
@@ -18,9 +18,9 @@ const MARK: &str = "[REDACTED:secret]";
 /// The servers in a client's file that Toolhold has now.
 #[derive(Debug, Default)]
 pub(crate) struct Moved {
-    /// The servers that can be taken out, by their names there.
+    /// The names of the servers in the client's file that can be removed.
     pub(crate) names: Vec<String>,
-    /// Notes for a person: the servers that stay, and the settings that are lost.
+    /// Notes for a person about the servers that stay and the settings that are lost.
     pub(crate) notes: Vec<String>,
     /// The credentials of all servers in the file.
     credentials: Vec<String>,
@@ -39,8 +39,8 @@ impl Moved {
     }
 }
 
-/// Looks for the servers of the configuration among those of a client's file. Without one, no
-/// server is found. Blocks: secrets are compared.
+/// Searches a client's file for the servers of the configuration. Blocks, because secrets are
+/// compared.
 pub(crate) fn moved(
     servers: Vec<(String, ReadServer)>,
     config: Option<(&Config, &Folders)>,
@@ -120,7 +120,7 @@ fn is_same(ours: &McpServer, theirs: &NamedServer, stored: &[(String, String)]) 
     }
 }
 
-/// The variables and headers of a client's server that would be lost with it.
+/// Returns the variables and headers that would be lost with a client's server.
 fn missing(ours: &McpServer, entry: &ServerEntry, stored: &[(String, String)]) -> Vec<String> {
     let credentials = credentials(&entry.server);
     let (pairs, token) = match &entry.server {

@@ -1,5 +1,5 @@
-//! Makes the `[mcp.servers]` table of an imported server, finds the credentials in it, and refuses
-//! a server that can't be used.
+//! Makes the `[mcp.servers]` table of an imported server. Finds the server's credentials, and
+//! refuses an unusable server.
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE,
@@ -22,7 +22,7 @@ const MAX_NAME: usize = 24;
 const OF_CONNECTION: [HeaderName; 5] =
     [CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE];
 
-/// Words in the names of variables and options whose values are credentials.
+/// Words in the names of variables and options that contain credentials.
 const SECRET_WORDS: [&str; 17] = [
     "apikey",
     "auth",
@@ -104,9 +104,9 @@ pub(crate) enum ServerStartError {
 pub(super) struct Imported {
     pub(super) name: String,
     pub(super) table: Table,
-    /// Files with secrets: their names and contents.
+    /// The names and contents of the secret files.
     pub(super) secrets: Vec<(String, String)>,
-    /// The client that names it, and its name there.
+    /// The client that has the server, and the client's name for the server.
     pub(super) origin: (&'static str, String),
     /// Settings of the client's entry that aren't taken over.
     pub(super) further: Vec<String>,
@@ -114,10 +114,10 @@ pub(super) struct Imported {
 
 /// The surroundings that an imported server has to fit into.
 pub(super) struct ImportContext<'a> {
-    /// The title of its client.
+    /// The title of the server's client.
     pub(super) client: &'static str,
     pub(super) config: &'a Config,
-    /// The servers that are imported with it.
+    /// The servers in the same import.
     pub(super) others: &'a [Imported],
     /// The names of the files in the folder of secrets.
     pub(super) files: &'a [String],
@@ -194,7 +194,7 @@ pub(super) fn import_server(
     Ok(imported)
 }
 
-/// Refuses a command that names no program, or holds a credential.
+/// Refuses a command that names no program or contains a credential.
 pub(crate) fn check_command(words: &[String]) -> Result<(), ServerStartError> {
     if words.first().is_none_or(|program| program.trim().is_empty()) {
         return Err(ServerStartError::Empty);
@@ -235,7 +235,7 @@ fn is_sse(url: &str) -> bool {
     path.trim_end_matches('/').ends_with("/sse")
 }
 
-/// Refuses an address that can't be used, or holds a credential.
+/// Refuses an address that can't be used or contains a credential.
 pub(crate) fn check_address(url: &str) -> Result<(), ServerStartError> {
     if has_secret(url) {
         return Err(ServerStartError::CredentialAddress);
@@ -244,10 +244,11 @@ pub(crate) fn check_address(url: &str) -> Result<(), ServerStartError> {
     Ok(())
 }
 
-/// Fewest characters of a part of a path that may be a credential.
+/// The least characters of a path segment that may be a credential.
 const MIN_CREDENTIAL: usize = 20;
 
-/// Checks whether a part of an address's path may be a credential: long, with letters and digits.
+/// Checks whether a segment of an address's path may be a credential. A credential is long, and has
+/// letters and digits.
 pub(super) fn may_hold_credential(url: &str) -> bool {
     url.split(['/', '?', '#']).skip(3).any(|part| {
         part.len() >= MIN_CREDENTIAL
@@ -256,8 +257,8 @@ pub(super) fn may_hold_credential(url: &str) -> bool {
     })
 }
 
-/// Returns the credentials in variables or headers, each as its name, the text before it, and the
-/// credential.
+/// Returns the credentials in variables or headers. Each has its name, the text before the
+/// credential, and the credential.
 pub(super) fn credentials(server: &NamedServer) -> Vec<(&str, &str, &str)> {
     let (pairs, is_header) = match server {
         NamedServer::Program { variables, .. } => (variables, false),
@@ -284,8 +285,8 @@ fn is_authorization(header: &str) -> bool {
     header.eq_ignore_ascii_case("authorization")
 }
 
-/// Splits the value of a header after the scheme and its space. The scheme is empty in any other
-/// header than `Authorization`.
+/// Splits the value of a header after the scheme and its space. Only `Authorization` has a scheme.
+/// For other headers, the scheme is empty.
 fn split_scheme<'t>(header: &str, text: &'t str) -> (&'t str, &'t str) {
     match text.find(' ') {
         Some(at) if is_authorization(header) => text.split_at(at + 1),
@@ -400,7 +401,7 @@ impl Imported {
         self.secrets.push((file, text.to_owned()));
     }
 
-    /// Checks whether the folder of secrets has this file, or gets it with this import.
+    /// Checks whether the secret file already exists, or will exist after this import.
     fn is_taken(&self, file: &str, place: &ImportContext<'_>) -> bool {
         let exists = place.files.iter().any(|other| other == file);
         let others = place.others.iter().flat_map(|imported| &imported.secrets);
@@ -421,7 +422,8 @@ impl Imported {
     }
 }
 
-/// Makes a server's name in Toolhold from a client's name: small letters, digits and `-`.
+/// Makes a Toolhold server name from a client's server name. The name has lower-case letters,
+/// digits and `-`.
 pub(super) fn fit_name(name: &str) -> Result<String, ImportError> {
     if name.contains("..") || name.chars().any(char::is_control) || !name.is_ascii() {
         return Err(ImportError::Name);
@@ -436,8 +438,8 @@ pub(super) fn fit_name(name: &str) -> Result<String, ImportError> {
     Ok(fitted.to_owned())
 }
 
-/// Checks whether a value looks like a credential, by its name or by itself. A doubtful value is
-/// stored as a credential too, since nothing is lost by that.
+/// Checks whether a value looks like a credential, from its name or from the value itself. In
+/// doubt, a value is stored as a credential, because this loses nothing.
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     field(name, value, Keys::Settings) != value
         || has_secret(value)
@@ -463,7 +465,7 @@ fn is_plain(value: &str) -> bool {
         || ["true", "false"].contains(&value)
 }
 
-/// Checks whether a name has a word that stands for a credential.
+/// Checks whether a name contains a word for credentials.
 fn names_secret(name: &str) -> bool {
     let mut words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
     words.any(|word| SECRET_WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret)))

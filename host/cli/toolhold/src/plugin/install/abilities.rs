@@ -1,8 +1,8 @@
-//! Describes in plain words the requests of a plugin, before a person installs it.
+//! Describes the requests of a plugin in plain words, before a person installs the plugin.
 
 use toolhold_core::{Capability, CapabilityRequest, Manifest};
 
-/// One thing that plugins can be allowed to do.
+/// One kind of access that a plugin can get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ability {
     /// The capability in manifests.
@@ -11,7 +11,8 @@ pub(crate) struct Ability {
     pub(crate) noun: &'static str,
     /// A description in words that follow "asks to".
     pub(crate) words: &'static str,
-    /// The plugin's reason, if it asks for this. Text of the plugin: neutralise it.
+    /// The plugin's reason for requesting this ability. The plugin wrote this text, so neutralise
+    /// it.
     pub(crate) reason: Option<String>,
 }
 

@@ -80,7 +80,7 @@ struct Consent<'a> {
     name: Option<&'a str>,
 }
 
-/// The installation commands, with the data that all of them need.
+/// The data for all installation commands.
 struct Shop<'a> {
     setting: &'a Setting,
     installer: Installer<'a>,
@@ -211,8 +211,8 @@ impl Shop<'_> {
         Ok(Exit::Success)
     }
 
-    /// Fetches and examines the component of a source. `written` is the source on the command line,
-    /// and `source` its name in the lock file.
+    /// Downloads and examines the component of a source. `written`: the source on the command line.
+    /// `source`: the source's name in the lock file.
     async fn offer(&self, written: &Source, source: &Source) -> Result<Offer, Error> {
         let fetched = self.fetch(written).await?;
         let folders = &self.setting.folders;
@@ -473,7 +473,7 @@ fn check_digest(wanted: Option<&str>, offer: &Offer) -> Result<(), Error> {
     }
 }
 
-/// Shows the facts that a person has to know before they install a plugin.
+/// Shows the facts that a person needs before installing a plugin.
 pub(crate) fn show(
     out: &mut impl Write,
     inspection: &PluginInspection,

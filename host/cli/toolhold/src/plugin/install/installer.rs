@@ -16,7 +16,7 @@ use toolhold_registry::Source;
 use crate::plugin::install::names::check_name;
 use crate::plugin::install::offer::{Offer, is_more};
 
-/// The installed plugins of a user. The functions block, except those that load components.
+/// The installed plugins of a user. The functions block, except the functions that load components.
 pub(crate) struct Installer<'a> {
     pub(crate) folders: &'a Folders,
     pub(crate) loaded: &'a Config,
@@ -44,7 +44,7 @@ pub(crate) enum Comparison {
         difference: Box<Difference>,
         /// The signers, if they differ.
         signer: Option<SignerChange>,
-        /// Whether it needs a new approval.
+        /// Whether the update needs a new approval.
         is_more: bool,
     },
 }
@@ -66,11 +66,12 @@ impl<'a> Installer<'a> {
         Ok(all)
     }
 
-    /// Returns the missing plugins that the configuration names by a source: names and sources.
+    /// Returns the names and sources of plugins that the configuration names by a source but that
+    /// aren't installed.
     ///
     /// # Errors
     ///
-    /// The lock file can't be read.
+    /// Returns an error if the lock file can't be read.
     pub(crate) fn wanted(&self) -> Result<Vec<(String, String)>, HostError> {
         let installed = self.all()?;
         let mut wanted = Vec::new();
@@ -100,12 +101,11 @@ impl<'a> Installer<'a> {
         path.display().to_string()
     }
 
-    /// Checks whether an offer can be installed under its name. The caller does this before it asks
-    /// a person.
+    /// Checks whether an offer can be installed under its name. Call this before asking the person.
     ///
     /// # Errors
     ///
-    /// The reason, and what to do.
+    /// Returns the reason and the remedy if the offer can't be installed.
     pub(crate) fn check_new(&self, offer: &Offer) -> Result<(), HostError> {
         let name = offer.name();
         let locked = self.approvals.all()?;
@@ -149,8 +149,8 @@ impl<'a> Installer<'a> {
         Ok(())
     }
 
-    /// Refuses a new name that could be taken for another plugin's: a built-in one, one of the
-    /// configuration, or one of `others`.
+    /// Refuses a new name that looks like another plugin's name. Other plugins are built-in,
+    /// configured, or in `others`.
     pub(crate) fn check_name(&self, name: &str, others: &[&str]) -> Result<(), HostError> {
         let configured = self.loaded.values.plugins.keys().map(String::as_str);
         let others = others.iter().copied().chain(configured);
@@ -159,11 +159,12 @@ impl<'a> Installer<'a> {
     }
 
     /// Installs an offer that a person approved, with the person's grants. The lock file is written
-    /// last: until then, nothing of the plugin is in force.
+    /// last, and the plugin is used only after that.
     ///
     /// # Errors
     ///
-    /// Something can't be written, or another process changed the plugin meanwhile.
+    /// Returns an error if a file can't be written, or if another process has changed the plugin in
+    /// the meantime.
     pub(crate) fn install(&self, offer: &Offer, grants: &WrittenGrants) -> Result<(), HostError> {
         self.check_new(offer)?;
         if *grants != WrittenGrants::default() {
@@ -208,11 +209,12 @@ impl<'a> Installer<'a> {
         Ok(Comparison::Other { difference: Box::new(difference), signer, is_more })
     }
 
-    /// Puts an update in force, or keeps it until it is approved.
+    /// Installs an update, or stores it until it is approved.
     ///
     /// # Errors
     ///
-    /// Something can't be written, or another process changed the plugin meanwhile.
+    /// Returns an error if a file can't be written, or if another process has changed the plugin in
+    /// the meantime.
     pub(crate) fn update(
         &self,
         locked: &ApprovedPlugin,
@@ -230,21 +232,22 @@ impl<'a> Installer<'a> {
         }
     }
 
-    /// Removes a plugin, if it is in the lock file. Its table in the configuration stays, and
-    /// applies to the next plugin of this name.
+    /// Removes a plugin if it is in the lock file. The plugin's table stays in the configuration,
+    /// and applies to the next plugin with this name.
     ///
     /// # Errors
     ///
-    /// The lock file can't be written.
+    /// Returns an error if the lock file can't be written.
     pub(crate) fn remove(&self, name: &str) -> Result<(), HostError> {
         self.approvals.remove(name).map(drop)
     }
 
-    /// Puts the version before in force again. Returns both versions, the one in force first.
+    /// Restores the previous version. Returns the restored version and the replaced version.
     ///
     /// # Errors
     ///
-    /// There is no version before, its copy is damaged, or the lock file can't be written.
+    /// Returns an error if there is no previous version, if its copy is damaged, or if the lock
+    /// file can't be written.
     pub(crate) fn roll_back(
         &self,
         name: &str,
@@ -252,12 +255,12 @@ impl<'a> Installer<'a> {
         self.approvals.roll_back(name)
     }
 
-    /// Returns the faults of each installed plugin, by name: its copy is missing, or differs from
-    /// the lock file. A plugin without a fault has an empty list.
+    /// Returns the faults of each installed plugin by name. A fault is a missing copy, or a copy
+    /// that differs from the lock file. A plugin without a fault has an empty list.
     ///
     /// # Errors
     ///
-    /// The lock file can't be read.
+    /// Returns an error if the lock file can't be read.
     pub(crate) fn verify(&self) -> Result<BTreeMap<String, Vec<String>>, HostError> {
         let mut installed = self.all()?;
         loop {
@@ -269,7 +272,7 @@ impl<'a> Installer<'a> {
             if faults_by_name.values().all(Vec::is_empty) {
                 return Ok(faults_by_name);
             }
-            // A copy may be missing because another process has removed its plugin meanwhile.
+            // In the meantime, another process may have removed the plugin of a missing copy.
             let installed_now = self.all()?;
             if installed_now == installed {
                 return Ok(faults_by_name);

@@ -1,7 +1,7 @@
-//! Installs the plugins of other people. A fetched component is examined and shown first. A person
-//! decides. Then one step of the lock file puts the component in force.
+//! Installs other people's plugins. First, a downloaded component is examined and shown. Then a
+//! person decides. Writing the lock file installs the component in one step.
 //!
-//! Nothing here asks or prints: a front end does that between [`Offer::examine`] and
+//! This module doesn't ask or print. A front end does this between [`Offer::examine`] and
 //! [`Installer::install`].
 
 mod abilities;

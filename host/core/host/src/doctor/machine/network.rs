@@ -1,5 +1,5 @@
-//! `toolhold doctor`: how requests leave this machine, and whether the configured proxy and
-//! authorities exist. It connects to nothing and reads no secret.
+//! `toolhold doctor`: checks how requests leave this machine, and whether the configured proxy and
+//! authorities exist. The checks open no connection and read no secret.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use toolhold_policy::OwnTable;
 
 use crate::doctor::machine::Finding;
 
-/// Checks the needs of requests: certificates, resolvers and addresses.
+/// Checks everything that requests need: certificates, resolvers and addresses.
 pub fn findings(folders: &Folders, loaded: &Config) -> Vec<Finding> {
     let directory = loaded.directory();
     let mut findings = vec![proxy(loaded)];

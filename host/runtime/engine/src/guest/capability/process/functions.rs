@@ -21,7 +21,7 @@ use crate::guest::capability::process::child::Child;
 use crate::guest::capability::process::{FailedCommand, PluginProcesses, Processes};
 use crate::guest::convert::host_error;
 
-/// Most bytes that are kept of each output, and most bytes of a standard input.
+/// Most bytes of each output, and most bytes of a standard input.
 const MAX_OUTPUT: usize = 1 << 20;
 const MAX_INPUT: usize = 1 << 20;
 
@@ -34,8 +34,8 @@ const MAX_CHILDREN: usize = 8;
 /// Bytes at the end of an output that the advisor gets.
 const MAX_ADVISOR_OUTPUT: usize = 16 * 1024;
 
-/// Variables of a command without the network: npm would try for minutes to reach its registry, and
-/// look for a version of itself.
+/// Environment variables of a command without the network. Without them, npm would try for minutes
+/// to reach its registry and to look for a new version.
 const WITHOUT_NETWORK: [(&str, &str); 3] = [
     ("npm_config_fetch_retries", "0"),
     ("npm_config_update_notifier", "false"),
@@ -75,13 +75,13 @@ impl CallState {
             process::Child::start(&policy.places, &command, limit, end, &call.watch.cancel)
                 .map_err(|error| not_started(&error, &policy))?;
         if is_judged {
-            // The gates read only its command line.
+            // The gates read only the command line, so the process gets no input.
             child.close_input();
         }
         Ok(Child::new(child, live, running))
     }
 
-    /// Checks a command, and starts it as a job of the session, which goes on after the call.
+    /// Checks a command, and starts it as a job of the session. The job continues after the call.
     /// Returns the job's ID.
     fn start_job(
         &mut self,
@@ -90,7 +90,7 @@ impl CallState {
     ) -> Result<String, Error> {
         let CheckedCommand { mut command, policy, .. } =
             self.check_process(command, options, self.may_judge())?;
-        // A job may end long after other commands, so it leaves nothing for them.
+        // A job may end long after later commands, so it doesn't change the shell state for them.
         command.shell = None;
         let processes = self.capabilities.process.as_ref();
         let Some(jobs) = processes.and_then(|processes| processes.commands.jobs.as_ref()) else {
@@ -128,8 +128,8 @@ impl CallState {
         Ok(id)
     }
 
-    /// Checks a command and its options. A refusal is remembered. `may_judge`: whether a command
-    /// that isn't granted may be judged.
+    /// Checks a command and its options, and remembers a refusal. `may_judge`: whether a command
+    /// without a grant may be judged.
     pub(crate) fn check_process(
         &mut self,
         command: wit::Command,
@@ -206,8 +206,8 @@ impl CallState {
         Ok(processes)
     }
 
-    /// Describes the end of a process, for the guest and for the audit. `missing`: the parts of the
-    /// sandbox that it ran without. `left`: the processes that it left behind.
+    /// Describes the end of a process, for the guest and for the audit log. `missing`: the parts of
+    /// the sandbox that were unavailable. `left`: the processes that the command left running.
     fn describe_end(
         &self,
         finished: &process::CommandResult,
@@ -259,7 +259,7 @@ pub(crate) struct CheckedCommand {
     pub(crate) policy: Arc<PluginProcesses>,
 }
 
-/// Returns the time after so many milliseconds, or `None` if the clock doesn't reach it.
+/// Returns the time in `millis` milliseconds, or `None` if the clock can't represent it.
 pub(crate) fn time_after(millis: u64) -> Option<Instant> {
     Instant::now().checked_add(Duration::from_millis(millis))
 }
@@ -326,8 +326,8 @@ fn add_missing(environment: &mut Vec<(String, String)>, variables: &[(&str, &str
     }
 }
 
-/// Checks whether the options ask for a job: `{"background": true}` among the fields of later
-/// versions. A host that doesn't know the field runs the command in the foreground.
+/// Checks whether the options ask for a job with `{"background": true}`. The field is among those
+/// for later versions, so a host that doesn't know it runs the command in the foreground.
 fn is_job(options: &wit::Options) -> bool {
     let Some(meta) = &options.meta else { return false };
     if meta.len() > MAX_META {
@@ -479,8 +479,8 @@ impl wit::HostChild for &mut CallState {
 }
 
 impl CallState {
-    /// Describes the end of a child. Returns `None` if the child still runs. The guest has taken
-    /// its output, so the advisor gets none.
+    /// Describes the end of a child. Returns `None` if the child still runs. The guest already has
+    /// the output, so the advisor gets none.
     fn finished_child(
         &mut self,
         handle: &Resource<Child>,

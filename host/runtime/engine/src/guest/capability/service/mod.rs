@@ -1,6 +1,6 @@
-//! `toolhold:host/service` for guests: programs that outlive a call. A program is checked each time
-//! that a guest connects, as `process` does, but by name alone: no gate sees what the program
-//! reads.
+//! `toolhold:host/service` for guests: programs that outlive a call. The host checks a program each
+//! time a guest connects. Unlike `process`, the check uses only the program's name: no gate sees
+//! the input of the program.
 
 pub(crate) mod connection;
 
@@ -30,10 +30,10 @@ use connection::{Connection, MAX_OUTPUT};
 const MAX_NAME: usize = 64;
 
 /// How long one `write` waits for a program that doesn't read. Without this limit, the program
-/// would hold its client.
+/// could block its client forever.
 const WRITE_TIME: Duration = Duration::from_secs(4);
 
-/// How long a service may run in all.
+/// Longest lifetime of a service.
 const MAX_TIME: Duration = Duration::from_hours(24);
 
 /// The programs of a plugin that outlive a call.
@@ -42,11 +42,11 @@ pub struct PluginServices {
     /// Most programs in one session.
     pub most: usize,
     /// Whether a judged program may be a service. The gates see its command line, but not its
-    /// standard input, so this is only for a plugin whose commands the operator wrote.
+    /// standard input. So this is only for a plugin whose commands the operator wrote.
     pub judged: bool,
-    /// Their sandbox, in which they can only read.
+    /// The sandbox of the services, in which they can only read.
     pub places: Places,
-    /// No other policy has this number, so a service of another policy isn't used again.
+    /// The unique number of the policy. A service of another policy isn't reused.
     pub id: u64,
 }
 
@@ -61,7 +61,7 @@ impl PluginServices {
 /// The services of a call's plugin.
 pub(crate) struct Services {
     grant: Arc<PluginServices>,
-    /// Keeps the programs. `None`: nothing outlives the call.
+    /// Owns the programs between calls. `None` if no program outlives the call.
     keeper: Option<Arc<dyn ServiceKeeper>>,
 }
 
@@ -112,7 +112,8 @@ impl CallState {
             return Err(host_error("unavailable", message));
         };
 
-        // Nothing of the call outlives it, and later changes couldn't be undone.
+        // The service outlives the call, so it gets nothing from the call. Later changes couldn't
+        // be undone.
         let command = Command {
             network: false,
             shared_network: None,
@@ -148,7 +149,7 @@ impl CallState {
     }
 }
 
-/// Describes all that a service may do. A service with other rights isn't used again.
+/// Describes all rights of a service. A service with other rights isn't reused.
 fn service_rights(grant: &PluginServices, command: &Command) -> String {
     let rules = command.path_rules.as_ref().map(|rules| rules.rights());
     format!(
