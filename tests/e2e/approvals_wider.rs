@@ -185,8 +185,11 @@ fn form_offers_the_tool_and_the_server_for_the_session() {
 
     let id = client.ask("tools/call", call("git__status"));
     let form = client.user_says(&choose("all"));
-    let choices = &form["requestedSchema"]["properties"]["answer"]["enum"];
-    assert_eq!(choices, &json!(["once", "session", "tool", "all", "no"]), "{form}");
+    let choices = &form["requestedSchema"]["properties"]["answer"]["oneOf"];
+    let choices = choices.as_array().expect("there are choices").iter();
+    let choices: Vec<_> =
+        choices.map(|choice| choice["const"].as_str().unwrap_or_default()).collect();
+    assert_eq!(choices, ["once", "session", "tool", "all", "no"], "{form}");
     assert_eq!(client.answer(id)["isError"], false);
     assert_eq!(client.call("git__commit", json!({}))["isError"], false);
 
@@ -206,7 +209,7 @@ fn name_with_a_wildcard_needs_a_plugin_or_server() {
         cli.configure(&format!(
             "[[tools.permissions.\"{name}\"]]\npattern = \"*\"\naction = \"allow\"\n"
         ));
-        let refused = cli.run(&["call", "write", "path=notes.txt", "content=x"]).ends(2).stderr;
+        let refused = cli.run(&["call", "write", "path=notes.txt", "content=x"]).ends(4).stderr;
         assert!(refused.contains("write the plugin or server before the wildcard"), "{refused}");
         let notes = fs::read_to_string(cli.work().join("notes.txt")).expect("it is there");
         assert_eq!(notes, "first\nsecond\n");

@@ -47,7 +47,7 @@ fn mistyped_commands_name_the_right_one() {
     for (line, tip) in [
         (&["install", "x.wasm"][..], "toolhold plugin add x.wasm"),
         (&["call", "bash", "ls", "-la"], "toolhold call bash 'ls -la'"),
-        (&["call", "bash", "ls", "--timeout", "5"], "toolhold call bash ls timeout=5"),
+        (&["call", "bash", "ls", "--timeout", "5"], "toolhold call bash command=ls timeout=5"),
         (&["mcp", "add", "time", "uvx", "x"], "toolhold mcp add time -- uvx x"),
         (&["help", "call", "read"], "toolhold tools read"),
     ] {
@@ -57,7 +57,7 @@ fn mistyped_commands_name_the_right_one() {
     let version = cli.run(&["version"]).ends(0).stdout;
     assert_eq!(version, cli.run(&["--version"]).ends(0).stdout);
     // The tip is no guess about what else is wrong.
-    cli.run(&["call", "bash", "ls -la", "timeout=5"]).ends(0);
+    cli.run(&["call", "bash", "command=ls -la", "timeout=5"]).ends(0);
 }
 
 #[test]
@@ -264,7 +264,9 @@ fn empty_tool_list_names_the_key_that_disables_them() {
             ])
             .ends(0);
         // The host's own tools belong to no key.
-        let own = |line: &&str| line.starts_with("read_overflow") || line.starts_with("undo");
+        let own = |line: &&str| {
+            ["NAME ", "read_overflow ", "undo "].iter().any(|start| line.starts_with(start))
+        };
         let left: Vec<&str> = listed.stdout.lines().filter(|line| !own(line)).collect();
         assert!(left.is_empty(), "{setting}: {}", listed.stdout);
         assert!(

@@ -375,7 +375,7 @@ fn denied_path_names_the_command_that_grants_it_and_no_more() {
     for (arguments, told) in [
         (&["word", "--allow-host", "example.com"][..], "doesn't ask for network requests"),
         (&["word", "--store", "16"], "doesn't ask for storage"),
-        (&["word", "--allow-read", "/"], "/"),
+        (&["word", "--allow-read", "/"], "the whole machine"),
         (&["w0rd", "--allow-read", "."], "w0rd"),
     ] {
         let line: Vec<&str> = ["plugin", "grant"].into_iter().chain(arguments.to_vec()).collect();

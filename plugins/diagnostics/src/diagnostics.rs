@@ -82,7 +82,7 @@ impl Tool for Diagnostics {
     const DESCRIPTION: &str = "\
         Runs the compilers and linters that fit a project (cargo, tsc, eslint, ruff, mypy, go vet) \
         and returns what they find as file:line:column: level: message, errors first, with \
-        suggested changes. Use it after edits, instead of reading the output of a build. Runs in \
+        suggested changes. Use it after edits. Runs in \
         the sandbox of bash, without the network.";
     const PROMISES: Promises = Promises { additive: true, closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];

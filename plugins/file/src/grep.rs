@@ -70,7 +70,7 @@ impl Tool for Grep {
     const DESCRIPTION: &str = "\
         Searches files for a regular expression, line by line. Skips binary files, hidden files \
         (unless hidden is set) and files that .gitignore excludes. Shows matches as path:line: \
-        text. Use find_path to find files by their names.";
+        text, with the lines before and after. Use find_path to find files by their names.";
     const PROMISES: Promises = Promises { cacheable: true, ..Promises::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     const ALIASES: &[&str] = &["content_search"];

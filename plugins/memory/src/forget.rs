@@ -21,7 +21,7 @@ impl Tool for Forget {
     const NAME: &str = "memory_forget";
     const TITLE: Option<&str> = Some("Forget");
     const DESCRIPTION: &str = "\
-        Deletes a remembered entry, because it is wrong or the user wants it gone.";
+        Deletes a remembered entry by its key, because it is wrong or the user wants it gone.";
     const PROMISES: Promises = Promises { idempotent: true, closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::new("/key", SubjectKind::Text, Access::Write)];
     const ALIASES: &[&str] = &["memory_delete"];

@@ -25,6 +25,7 @@ pub(crate) struct Arguments {
     category: Option<String>,
     /// Who finds it: user (all projects), project (this directory, the default) or session.
     scope: Option<Scope>,
+    /// assistant or user.
     #[allow(dead_code, reason = "models that know another tool of this name send it")]
     role: Option<String>,
 }

@@ -182,11 +182,11 @@ fn record_that_cannot_be_written_stays_whole() {
 #[test]
 fn full_context_is_summarised() {
     // The tools alone are a good part of it, so that leaving results out isn't enough.
-    let scene = scene("context_tokens = 11000\nmax_output_tokens = 1000", ALL_TOOLS);
+    let scene = scene("context_tokens = 8400\nmax_output_tokens = 1000", ALL_TOOLS);
     pages(&scene);
     let came = scene.task(&["reads_on: 20"]);
     for body in scene.bodies() {
-        assert!(body.len() / 4 < 11_000, "{} bytes are more than the model reads", body.len());
+        assert!(body.len() / 4 < 8_400, "{} bytes are more than the model reads", body.len());
     }
     let came = came.assert_answer(0, "read to 20");
     let notices = came.events_of("notice");
@@ -206,7 +206,7 @@ fn full_context_is_summarised() {
 #[test]
 fn summary_costs_what_its_own_model_costs() {
     let agent = format!("provider = \"scripted\"\ncompress_provider = \"dear\"\n{ALL_TOOLS}");
-    let scene = scene("context_tokens = 11000\nmax_output_tokens = 1000", &agent);
+    let scene = scene("context_tokens = 8400\nmax_output_tokens = 1000", &agent);
     pages(&scene);
     let config = scene.cli.root.path().join("config/toolhold.toml");
     let cheap = std::fs::read_to_string(config).expect("it is there");

@@ -108,7 +108,7 @@ fn model_reads_and_runs_commands() {
     }
     // So are diffs of edits, and the exit codes and outputs of commands.
     let changed = scene.run(&["edit:"]).ends(0).stderr;
-    for said in ["edit path=\"app.toml\" ", "│ -port = ", "│ +port = 9090"] {
+    for said in ["edit path=\"app.toml\" ", "│ -    2\tport = ", "│ +    2\tport = 9090"] {
         assert!(changed.contains(said), "{said}: {changed}");
     }
     let failed = scene.run(&["failing:"]).ends(0).stderr;

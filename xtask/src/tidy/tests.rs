@@ -659,13 +659,15 @@ const SAMPLES: &[Sample] = &[
             "docs/architecture.md",
             "## Processes\n| `toolhold` | you | `host/core/builtins/build.rs` | |\n| | | `host/sandbox/net/src/program.rs` | |\n\
              | | | `host/sandbox/system/src/confine/run.rs` | |\n| | | `host/cli/authoring/src/tools.rs` | |\n\
+             | | | `host/cli/toolhold/src/connect/mod.rs` | |\n\
              | | | `host/core/host/src/host.rs` | |\n",
         )],
-        lines: &["docs/architecture.md:1", "docs/architecture.md:6"],
+        lines: &["docs/architecture.md:1", "docs/architecture.md:7"],
         good: &[(
             "docs/architecture.md",
             "## Processes\n| `toolhold` | you | – | |\n| | | `host/core/builtins/build.rs` | |\n| | | `host/sandbox/net/src/program.rs` | |\n\
              | | | `host/sandbox/system/src/confine/run.rs` | |\n| | | `host/cli/authoring/src/tools.rs` | |\n\
+             | | | `host/cli/toolhold/src/connect/mod.rs` | |\n\
              | | | `host/sandbox/system/src/process/helper.rs` | |\n",
         )],
     },

@@ -174,6 +174,19 @@ impl Conversation {
         &self.messages
     }
 
+    /// Returns the text of the last answer of the model that has a text. Returns an empty string if
+    /// there is no such answer.
+    pub(crate) fn last_text(&self) -> String {
+        for message in self.messages.iter().rev() {
+            if let TurnMessage::Model(answer) = &message.message
+                && !answer.text().is_empty()
+            {
+                return answer.text();
+            }
+        }
+        String::new()
+    }
+
     /// Returns the number of the last answer's entry, the answer, and the IDs of the calls that
     /// already have results. Returns `None` if an entry other than a result follows the answer.
     pub(crate) fn last_answer(&self) -> Option<(usize, ModelAnswer, Vec<String>)> {

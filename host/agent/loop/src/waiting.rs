@@ -210,7 +210,7 @@ fn question_event(question: &Question, events: &CallEvents) -> RunEvent {
 fn wider_approvals(question: &Question) -> Vec<WiderApproval> {
     let Some(wider) = &question.wider else { return Vec::new() };
     let tool = neutral_line(&question.tool);
-    let source = neutral_line(&question.provider);
+    let source = neutral_line(question.source());
     let mut approvals = vec![
         WiderApproval {
             scope: Scope::SessionTool,

@@ -52,7 +52,8 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    /// Writes the table for the terminal behind stdout, or with whole lines if there is none.
+    /// Writes the table for the terminal behind stdout, or with whole lines if there is none. A table
+    /// without rows writes nothing.
     ///
     /// # Errors
     ///
@@ -62,6 +63,9 @@ impl<const N: usize> Table<N> {
     }
 
     fn print_in(&self, out: &mut impl Write, columns: Option<usize>) -> io::Result<()> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
         let widths = self.widths(columns);
         let mut heads = Vec::new();
         for (column, head) in self.heads.iter().enumerate() {

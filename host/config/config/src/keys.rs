@@ -239,7 +239,7 @@ mod tests {
             "tools.file.zzz",
             "the keys of this table are: enabled, allowed_paths, deny_read, allow_read, deny_write",
         );
-        check("tools.tools", "`tools` belongs in no table: put it above the first [table]");
+        check("tools.plugins", "`plugins` belongs in no table: put it above the first [table]");
         check("a.b.zzz", "this table has no keys");
     }
 

@@ -439,10 +439,10 @@ mod tests {
         fn new() -> Self {
             let root = tempfile::tempdir().expect("a folder is made");
             let real = root.path().canonicalize().expect("it is there");
-            for folder in ["home/.ssh", "home/own/data", "home/books", "work/sub", "elsewhere"] {
+            for folder in ["user/.ssh", "user/own/data", "user/books", "work/sub", "elsewhere"] {
                 fs::create_dir_all(real.join(folder)).expect("folders are made");
             }
-            let home = real.join("home");
+            let home = real.join("user");
             let folders =
                 Folders { home: Some(home.clone()), ..Folders::inside(&home.join("own")) };
             Self { root, folders, variables: BTreeMap::new() }
@@ -486,7 +486,7 @@ mod tests {
             ("npx -y server-x %/elsewhere", elsewhere),
             ("x --root=%/elsewhere", elsewhere),
             ("x %/elsewhere %/elsewhere/", elsewhere),
-            ("x ~/books", &["allowed_paths = [\"%/home/u/books\"]"]),
+            ("x ~/books", &["allowed_paths = [\"%/user/books\"]"]),
             ("x --db-path %/elsewhere/new.db", elsewhere),
             ("x test.sqlite", here),
             ("x sub .", here),
@@ -512,8 +512,8 @@ mod tests {
             "~/x.db",
             "~/own",
             "~/own/data",
-            "%/home",
-            "%/home/u/books/..",
+            "%/user",
+            "%/user/books/..",
             "%",
         ] {
             let lines = machine.lines(&format!("x {named}"), &json!({}));
@@ -537,9 +537,9 @@ mod tests {
         assert_eq!(
             memory,
             [
-                "allowed_paths = [\"%/home/u/.local/share/mcp-servers/s\"]",
+                "allowed_paths = [\"%/user/.local/share/mcp-servers/s\"]",
                 "variables = { MEMORY_FILE_PATH = \
-                 \"%/home/u/.local/share/mcp-servers/s/memory.jsonl\" }"
+                 \"%/user/.local/share/mcp-servers/s/memory.jsonl\" }"
             ]
         );
         let github = "npx -y @modelcontextprotocol/server-github";

@@ -477,7 +477,7 @@ fn choices(question: &Question) -> Vec<(&'static str, String)> {
     ];
     if question.wider.is_some() {
         let tool = neutral_line(cut(&question.tool, NAME));
-        let source = neutral_line(cut(&question.provider, NAME));
+        let source = neutral_line(cut(question.source(), NAME));
         choices.push((TOOL, format!("Allow any call of {tool} in this session")));
         choices.push((ALL, format!("Allow every tool of {source} in this session")));
     }

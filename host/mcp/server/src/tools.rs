@@ -79,11 +79,12 @@ pub(crate) fn sends_structured(tool: &Definition, structured: Structured) -> boo
 /// clients refuse an answer without a structured part.
 pub(crate) fn tool(definition: &Definition, structured: Structured) -> Tool {
     let description = Cow::Owned(definition.description.clone());
-    let mut tool = Tool::new_with_raw(
-        definition.name.clone(),
-        Some(description),
-        object(&without_noise(&definition.input_schema)),
-    );
+    let schema = if is_built_in(definition) && !is_hand_written(&definition.input_schema) {
+        object(&without_noise(&definition.input_schema))
+    } else {
+        object(&definition.input_schema)
+    };
+    let mut tool = Tool::new_with_raw(definition.name.clone(), Some(description), schema);
     if sends_structured(definition, structured) {
         tool.output_schema = structured_schema(definition).as_ref().map(object);
     }
@@ -96,7 +97,7 @@ pub(crate) fn tool(definition: &Definition, structured: Structured) -> Tool {
 fn hints(definition: &Definition) -> ToolAnnotations {
     let annotations = definition.annotations;
     let mut hints = ToolAnnotations::default();
-    if definition.name.contains("__") {
+    if !is_built_in(definition) {
         hints.title.clone_from(&definition.title);
     }
     if annotations.read_only {
@@ -109,7 +110,18 @@ fn hints(definition: &Definition) -> ToolAnnotations {
     hints
 }
 
-/// Returns a schema of arguments without the keywords that tell a model nothing. The host checks
+/// Checks whether a tool is built in. The names of other tools have `__`.
+fn is_built_in(definition: &Definition) -> bool {
+    !definition.name.contains("__")
+}
+
+/// Checks whether an author chose the keywords of a schema. A schema that is made from a Rust type
+/// has a title, the name of that type. A program that embeds Toolhold may offer another one.
+fn is_hand_written(schema: &Value) -> bool {
+    schema.get("$schema").is_some() && schema.get("title").is_none()
+}
+
+/// Returns a schema of arguments of a built-in tool without the keywords that tell a model nothing. The host checks
 /// the arguments against the whole schema.
 fn without_noise(schema: &Value) -> Value {
     let Value::Object(fields) = schema else {

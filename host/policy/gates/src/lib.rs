@@ -59,7 +59,7 @@ pub use programs::{Programs, ProgramsError};
 pub use repetition::{Levels, Reaction, Repeated, Repetition, RepetitionKind, RepetitionLimits};
 pub use suggestion::wide_pattern;
 pub use switches::{OnlyTools, Switches};
-pub use tool_glob::{ToolGlob, ToolGlobError};
+pub use tool_glob::{ToolGlob, ToolGlobError, source_name};
 pub use toolhold_shell_commands as commands;
 pub use toolhold_shell_commands::{DEFAULT_BLOCKED, command_line, last_command};
 pub use trust::ProviderTrust;

@@ -59,11 +59,17 @@ impl ToolGlob {
 
     /// Checks whether it matches a tool, by its full name or an alias.
     pub fn matches(&self, source: &str, tool: &str, aliases: &[String]) -> bool {
-        if source != self.source {
+        if source_name(source) != self.source {
             return false;
         }
         self.tools.matches(tool) || aliases.iter().any(|alias| self.tools.matches(alias))
     }
+}
+
+/// Returns the name of a source that stands before `__` in the names of its tools. An upstream
+/// server `git` is the source `mcp.git`.
+pub fn source_name(source: &str) -> &str {
+    source.strip_prefix("mcp.").unwrap_or(source)
 }
 
 fn has_wildcard(name: &str) -> bool {
@@ -78,6 +84,8 @@ mod tests {
     fn glob_matches_tools_of_its_own_source_only() {
         let glob = ToolGlob::new("git__git_*").expect("it is valid").expect("it has a wildcard");
         assert!(glob.matches("git", "git__git_status", &[]));
+        assert!(glob.matches("mcp.git", "git__git_status", &[]));
+        assert!(!glob.matches("mcp.git-evil", "git__git_status", &[]));
         assert!(glob.matches("git", "git__x", &["git__git_x".to_owned()]));
         for (source, tool) in [
             ("git", "git__status"),

@@ -51,8 +51,8 @@ impl Tool for Edit {
     const NAME: &str = "edit";
     const TITLE: Option<&str> = Some("Edit file");
     const DESCRIPTION: &str = "\
-        Replaces a text in a file and shows the changed lines. old_string has to be in the file \
-        exactly once, unless replace_all is set. Use write to create a file or replace all of it.";
+        Replaces old_string in a file with new_string, and shows the changed lines. old_string has \
+        to be in the file exactly once, unless replace_all is set. Use write to create a file or replace all of it.";
     const PROMISES: Promises = Promises { closed_world: true, ..Promises::NONE };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
     const ALIASES: &[&str] = &["file_edit"];

@@ -100,8 +100,7 @@ impl Tool for WebScrape {
     const TITLE: Option<&str> = Some("Scrape a page");
     const DESCRIPTION: &str = "\
         Takes single values from a web page by CSS selectors: texts, HTML or attributes. Use it \
-        for a page whose structure you know: prices, tables, lists of links; use fetch to read a \
-        page. Returns a list for one selector, an object of lists for named fields, a list of \
+        for a page whose structure you know; use fetch to read a page. Returns a list for one selector, an object of lists for named fields, a list of \
         objects with items. If nothing matches, the answer lists the tags, classes and ids of the \
         page.";
     const PROMISES: Promises = Promises { closed_world: false, ..Promises::READ_ONLY };

@@ -180,10 +180,7 @@ impl Agent {
 
     /// Returns the text of the last answer. Empty: there is no such text.
     pub fn last_answer(&self) -> String {
-        match self.conversation.last_answer() {
-            Some((_, answer, _)) => answer.text(),
-            None => String::new(),
-        }
+        self.conversation.last_text()
     }
 
     /// Returns the tokens and costs of the whole session so far.

@@ -22,7 +22,7 @@ pub(crate) fn check(tool: &Definition) -> CheckResult {
     let arguments = tool.input_schema.get("properties").and_then(Value::as_object);
     let mut undescribed = Vec::new();
     for (name, schema) in arguments.into_iter().flatten() {
-        if !is_described(schema) {
+        if !is_described(schema) && !is_explained(tool, name, schema) {
             undescribed.push(short(name));
         }
     }
@@ -67,6 +67,17 @@ fn is_described(schema: &Value) -> bool {
     let text = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     let forms = ["anyOf", "oneOf", "allOf"].iter().filter_map(|key| schema.get(key)?.as_array());
     !text.trim().is_empty() || forms.flatten().any(is_described)
+}
+
+/// Checks whether an argument needs no description. Models read each description in every
+/// conversation, so an argument needs none if the call acts on it, if its values are listed, or if
+/// the tool's own description names it.
+fn is_explained(tool: &Definition, name: &str, schema: &Value) -> bool {
+    let pointer = format!("/{name}");
+    let is_subject = tool.subjects.iter().any(|subject| subject.pointer == pointer);
+    let mut words =
+        tool.description.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    is_subject || schema.get("enum").is_some() || words.any(|word| word == name)
 }
 
 /// Checks the examples and defaults of a schema, and of its properties at any level.

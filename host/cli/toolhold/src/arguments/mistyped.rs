@@ -126,7 +126,15 @@ fn tip_for_call(tool: &str, rest: &[&str]) -> Option<String> {
         return None;
     }
 
-    let mut words: Vec<String> = rest[..at].iter().map(|word| shell_word(word)).collect();
+    let mut words = Vec::new();
+    for word in &rest[..at] {
+        let is_command = tool == "bash" && !word.contains('=');
+        words.push(if is_command {
+            shell_word(&format!("command={word}"))
+        } else {
+            shell_word(word)
+        });
+    }
     let value = match (option.split_once('='), rest.get(at + 1)) {
         (Some((_, value)), _) => value,
         (None, Some(next)) if !next.starts_with('-') && !next.contains('=') => *next,
@@ -167,8 +175,8 @@ mod tests {
             ("config get tools.call", "to print every key with its value: toolhold config show"),
             ("call bash ls -la", "quote the command: toolhold call bash 'ls -la'"),
             ("call bash git log --oneline", "toolhold call bash 'git log --oneline'"),
-            ("call bash 'ls' --timeout 5", "toolhold call bash ls timeout=5"),
-            ("call bash 'ls -a' --timeout=5", "toolhold call bash 'ls -a' timeout=5"),
+            ("call bash 'ls' --timeout 5", "toolhold call bash command=ls timeout=5"),
+            ("call bash 'ls -a' --timeout=5", "toolhold call bash 'command=ls -a' timeout=5"),
             ("call grep fn --hidden", "arguments are KEY=VALUE: toolhold call grep fn hidden=true"),
             ("mcp add github npx -y x", "toolhold mcp add github -- npx -y x"),
             (

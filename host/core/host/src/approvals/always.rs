@@ -11,7 +11,7 @@ use toolhold_config::{Config, Folders};
 use toolhold_contract::text::neutral_line;
 use toolhold_contract::{HostError, SubjectKind};
 use toolhold_policy::planted::runs_later;
-use toolhold_policy::{Decision, Verdict, canonical, literal, wide_pattern};
+use toolhold_policy::{Decision, Verdict, canonical, literal, source_name, wide_pattern};
 
 /// The effect of a permanent approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,7 +150,7 @@ pub(crate) async fn propose(context: &CallContext, config: &Arc<Config>) -> Alwa
 /// Proposes the rules for all calls of the tool, and for every tool of its plugin or server.
 pub(crate) async fn propose_wider(context: &CallContext, config: &Arc<Config>) -> Wider {
     let Some(tool) = &context.tool else { return Wider::default() };
-    let names = [tool.definition.name.clone(), format!("{}__*", tool.provider.name())];
+    let names = [tool.definition.name.clone(), format!("{}__*", source_name(tool.provider.name()))];
     let [of_tool, of_source] =
         names.map(|tool| AllowRule { tool, pattern: "*".to_owned(), is_glob: true });
     Wider {

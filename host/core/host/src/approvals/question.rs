@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhold_answers::Scope;
 use toolhold_contract::{BoxFuture, CallId, Inquiry, InquiryAnswer};
-use toolhold_policy::{Decision, ResolvedSubject};
+use toolhold_policy::{Decision, ResolvedSubject, source_name};
 
 use super::always::{Always, Wider};
 use super::outdated;
@@ -96,6 +96,11 @@ pub struct AttachmentSummary {
 }
 
 impl Question {
+    /// Returns the name of the plugin or server that offers the tool, as in the tool's name.
+    pub fn source(&self) -> &str {
+        source_name(&self.provider)
+    }
+
     /// Returns the arguments that the preview doesn't show already.
     pub fn shown_arguments(&self) -> impl Iterator<Item = (&str, &Value)> {
         let hidden = self.preview.as_ref().map_or(&[][..], |preview| &preview.shows);

@@ -135,7 +135,7 @@ impl Question {
             }
         }
         if let Some(wider) = &self.wider {
-            words.field("wider", &wider.in_words(&self.tool, &self.provider));
+            words.field("wider", &wider.in_words(&self.tool, self.source()));
         }
         words.text
     }

@@ -18,9 +18,8 @@ use super::{record, store};
 const NAME: &str = "undo";
 
 const DESCRIPTION: &str = "\
-    Restores the files that an earlier call of this session changed. A later change of the same \
-    file is kept if the two don't overlap; otherwise the answer names the file, and it stays as \
-    it is.";
+    Restores the files that an earlier call of this session changed. A later change that \
+    doesn't overlap is kept; otherwise the file stays as it is, and the answer names it.";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -220,6 +220,8 @@ pub(super) fn credential_in(words: &[String], index: usize) -> Option<&str> {
     let word = words[index].as_str();
     let (option, value) = match word.split_once('=') {
         Some((option, value)) if option.starts_with('-') => (option, value),
+        // An option with a value of its own says nothing about the next word.
+        _ if words[index - 1].contains('=') => ("", word),
         _ => (words[index - 1].as_str(), word),
     };
     let is_credential_of_option = is_secret_option(option) && is_long(value);
