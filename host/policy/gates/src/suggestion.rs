@@ -6,7 +6,7 @@ use toolhold_shell_commands::command_family;
 use crate::action::Action;
 
 /// Returns the pattern of a rule that allows a call and others like it: `*` for a tool of a plugin
-/// or server whose arguments say nothing, `git status*` for a command. Returns `None` if a rule
+/// or server whose arguments say nothing, `git status *` for a command with arguments. Returns `None` if a rule
 /// should allow the call alone, as for a tool that may destroy something.
 pub fn wide_pattern(action: &Action<'_>) -> Option<String> {
     if action.says_destructive {
@@ -17,7 +17,7 @@ pub fn wide_pattern(action: &Action<'_>) -> Option<String> {
     }
     match action.subjects {
         [subject] if subject.kind == SubjectKind::Command => {
-            command_family(&subject.text).map(|family| format!("{family}*"))
+            command_family(&subject.text).map(|family| format!("{family} *"))
         }
         _ => None,
     }

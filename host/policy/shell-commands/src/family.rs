@@ -32,6 +32,8 @@ pub fn command_family(text: &str) -> Option<String> {
     let mut words = text.split_ascii_whitespace();
     let program = words.next()?;
     let subcommand = words.next()?;
+    // A pattern that also matched the subcommand alone would match `git diff-evil` too.
+    words.next()?;
     let is_known = FAMILIES.iter().any(|(programs, subcommands)| {
         programs.contains(&program) && subcommands.contains(&subcommand)
     });
@@ -55,10 +57,11 @@ mod tests {
     #[test]
     fn family_is_the_program_and_its_harmless_subcommand() {
         for (text, family) in [
-            ("git status", Some("git status")),
+            ("git status --short", Some("git status")),
+            ("git status", None),
             ("git  log --oneline -5", Some("git log")),
             ("cargo test --workspace", Some("cargo test")),
-            ("npm test", Some("npm test")),
+            ("npm test unit", Some("npm test")),
             // These commands change something, or do with other options.
             ("git branch", None),
             ("git push origin main", None),

@@ -1,6 +1,6 @@
 //! Writes the rule of a permanent approval (*always*) into the user's configuration.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,8 +10,7 @@ use toolhold_config::insert::{self, AllowRule, InsertError};
 use toolhold_config::{Config, Folders};
 use toolhold_contract::text::neutral_line;
 use toolhold_contract::{HostError, SubjectKind};
-use toolhold_policy::planted::runs_later;
-use toolhold_policy::{Decision, Verdict, canonical, literal, source_name, wide_pattern};
+use toolhold_policy::{Decision, Verdict, canonical, source_name, wide_pattern};
 
 /// The effect of a permanent approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,28 +165,8 @@ fn wide_rule(context: &CallContext) -> Option<AllowRule> {
     if action.says_destructive || !context.carried.variables.is_empty() {
         return None;
     }
-    let pattern = wide_pattern(&action).or_else(|| folder_pattern(context))?;
+    let pattern = wide_pattern(&action)?;
     Some(AllowRule { tool: action.tool.to_owned(), pattern, is_glob: true })
-}
-
-/// Returns the pattern for everything in the folder of the working directory that the call's path
-/// is in: `/home/u/project/src/**`. Returns `None` if the path is elsewhere, or if other programs
-/// run or obey the file later.
-fn folder_pattern(context: &CallContext) -> Option<String> {
-    let [subject] = &context.subjects[..] else { return None };
-    let path = Path::new(&subject.text);
-    if subject.kind != SubjectKind::Path || runs_later(path) {
-        return None;
-    }
-    let policy = context.tool.as_deref()?.plugin.as_ref()?.policy();
-    let directory = policy.working_directory.as_deref()?;
-    let mut below = path.strip_prefix(directory).ok()?.components();
-    let folder = below.next()?.as_os_str().to_str()?;
-    if below.next().is_none() || folder.starts_with('.') {
-        return None;
-    }
-    let folder = directory.join(folder);
-    Some(format!("{}/**", literal(folder.to_str()?)))
 }
 
 /// Returns the rule that allows exactly this call.
