@@ -8,7 +8,7 @@ use toolhold_core::config::{McpServer, PathAccess};
 
 use crate::packages::Line;
 
-/// What a well-known server needs beside its command line. `recipes.toml` describes the keys.
+/// The needs of a well-known server, in addition to its command line. `recipes.toml` describes the keys.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recipe {

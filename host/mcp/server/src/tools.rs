@@ -79,7 +79,7 @@ pub(crate) fn sends_structured(tool: &Definition, structured: Structured) -> boo
 /// clients refuse an answer without a structured part.
 pub(crate) fn tool(definition: &Definition, structured: Structured) -> Tool {
     let description = Cow::Owned(definition.description.clone());
-    let schema = if is_built_in(definition) && !is_hand_written(&definition.input_schema) {
+    let schema = if is_built_in(definition) && !names_dialect(&definition.input_schema) {
         object(&without_noise(&definition.input_schema))
     } else {
         object(&definition.input_schema)
@@ -115,10 +115,10 @@ fn is_built_in(definition: &Definition) -> bool {
     !definition.name.contains("__")
 }
 
-/// Checks whether an author chose the keywords of a schema. A schema that is made from a Rust type
-/// has a title, the name of that type. A program that embeds Toolhold may offer another one.
-fn is_hand_written(schema: &Value) -> bool {
-    schema.get("$schema").is_some() && schema.get("title").is_none()
+/// Checks whether a schema names its dialect, as no schema of a built-in tool does. The schema is
+/// then the choice of a program that embeds Toolhold, and stays as it is.
+fn names_dialect(schema: &Value) -> bool {
+    schema.get("$schema").is_some()
 }
 
 /// Returns a schema of arguments of a built-in tool without the keywords that tell a model nothing. The host checks
@@ -133,7 +133,7 @@ fn without_noise(schema: &Value) -> Value {
     let mut kept = JsonObject::new();
     for (key, value) in fields {
         let is_noise = match &**key {
-            "$schema" | "title" => value.is_string(),
+            "title" => value.is_string(),
             "additionalProperties" => *value == false,
             "minimum" => *value == 0 || *value == 1,
             "format" => NUMBER_FORMATS.contains(&value.as_str().unwrap_or_default()),
@@ -233,7 +233,6 @@ mod tests {
     #[test]
     fn noise_of_a_schema_is_left_out_and_arguments_with_such_names_stay() {
         let schema = json!({
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": "Arguments",
             "type": "object",
             "properties": {

@@ -105,8 +105,8 @@ impl QuotaPlace {
     }
 }
 
-/// Removes the times that are more than an hour old. A time in the future comes from a wrong clock.
-/// It is replaced with `now`, so that no call waits for longer than an hour.
+/// Removes the times that are more than an hour old. A time in the future comes from a wrong
+/// clock, and becomes `now`, so that no call waits for longer than an hour.
 fn drop_expired(acted: &mut VecDeque<u64>, now: u64) {
     acted.iter_mut().for_each(|at| *at = (*at).min(now));
     acted.retain(|at| now - *at < HOUR);

@@ -30,7 +30,7 @@ const DEPTH: u8 = 2;
 
 /// Returns the runs of base64 in `text` that contain secrets after decoding. Also returns lines of
 /// a private key in the file of the key. `taken` are the secrets that were found before, in order.
-/// They are skipped.
+/// The function skips these secrets.
 pub(super) fn base64(
     text: &[u8],
     taken: &[Found],

@@ -66,7 +66,7 @@ pub(crate) fn tools_for(task: &str, as_json: bool, options: &Options) -> Result<
 /// The providers that a command needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Providers {
-    /// Those of the configuration.
+    /// The providers of the configuration.
     Configured,
     /// If the configuration has none, those that are found.
     AlsoFound,

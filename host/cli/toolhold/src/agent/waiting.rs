@@ -37,7 +37,7 @@ struct WaitingState {
     is_over: bool,
 }
 
-/// What is waited for, since when.
+/// The current wait: its reason and its start.
 #[derive(Clone)]
 struct Wait {
     reason: String,

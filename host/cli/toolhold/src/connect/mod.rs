@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Map, Value, json};
 use toolhold_core::config::Folders;
 use toolhold_core::text::neutral;
-use toolhold_mcp_client::client_files::{CLIENTS, Client, ClientState, ServerConfig, edit};
+use toolhold_mcp_client::client_files::{Client, ClientState, ServerConfig, edit};
 
 pub(crate) use self::list::found_clients;
 use self::plan::Plan;
@@ -20,7 +20,7 @@ use crate::arguments::connect::ConnectArguments;
 use crate::ask::{self, Dialogue};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::nearest::nearest;
+use crate::mcp::find_client;
 use crate::options::Options;
 use crate::shown;
 use crate::style::{FAINT, STRONG};
@@ -48,22 +48,6 @@ pub(crate) fn check(name: &str, options: &Options) -> Result<(), Error> {
     find_client(name)?;
     server::server(&ConnectArguments::of_client(name, true), options)?;
     Ok(())
-}
-
-/// Finds the client with a name.
-///
-/// # Errors
-///
-/// No client has this name.
-fn find_client(name: &str) -> Result<&'static Client, Error> {
-    CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
-        let near = nearest(name, CLIENTS.iter().map(|client| client.name));
-        let hint = near.map_or_else(
-            || "`toolhold connect` lists the known clients".to_owned(),
-            |near| format!("did you mean `{near}`?"),
-        );
-        Error::Usage(format!("there is no client `{name}`; {hint}"))
-    })
 }
 
 /// Shows the change, asks, and makes it.

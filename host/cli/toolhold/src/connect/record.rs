@@ -15,7 +15,7 @@ use crate::error::Error;
 /// Bytes of a file whose change can be recorded. Settings that people write are shorter.
 const LONGEST: usize = 1 << 20;
 
-/// What connects one client, for its user or for a project.
+/// The changes that connect one client, for its user or for a project.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Connection {
     pub(super) files: Vec<ChangedFile>,

@@ -20,7 +20,7 @@ use crate::shown;
 /// The name of the record in the data folder.
 const RECORD: &str = "init.json";
 
-/// What `toolhold init` did.
+/// The changes that `toolhold init` made.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 struct InitRecord {
     /// The file that was written. Empty: none was.

@@ -10,7 +10,7 @@ mod shown_tool;
 
 use toolhold_core::config::Folders;
 
-pub(crate) use self::import::{Moved, is_connected, moved};
+pub(crate) use self::import::{Moved, find_client, is_connected, moved};
 use crate::arguments::servers::ServersCommand;
 use crate::error::Error;
 use crate::exit::Exit;

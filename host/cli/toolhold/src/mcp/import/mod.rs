@@ -101,7 +101,7 @@ pub(crate) fn import(
     broken
 }
 
-/// What an imported server seems to need.
+/// The grants that an imported server seems to need.
 struct Needs {
     /// The server as it is imported.
     before: McpServer,
@@ -157,7 +157,7 @@ fn read_all(
     files: &[String],
 ) -> Result<Read, CommandError> {
     let clients = match &arguments.client {
-        Some(name) => vec![named(name)?],
+        Some(name) => vec![find_client(name)?],
         None => CLIENTS.iter().collect(),
     };
     let mut read = Read::default();
@@ -251,7 +251,7 @@ pub(crate) fn check_loads(
 }
 
 /// Finds the client with a name.
-fn named(name: &str) -> Result<&'static Client, CommandError> {
+pub(crate) fn find_client(name: &str) -> Result<&'static Client, CommandError> {
     CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
         let near = nearest(name, CLIENTS.iter().map(|client| client.name));
         let hint = near.map_or_else(
